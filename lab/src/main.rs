@@ -61,7 +61,7 @@ enum Lab {
     Services(services::Action),
     /// Load three replicas for an hour, break something every minute, and see whether anything is lost.
     Soak(soak::Options),
-    /// Play a game on the studio page, in a browser, against a model.
+    /// Play a game and approve a refund on the studio page, in a browser, against a model.
     Studio(studio::Options),
     /// Make the page that shows a result set, and try it in a browser.
     #[command(subcommand)]

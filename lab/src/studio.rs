@@ -1,4 +1,4 @@
-//! `cargo xtask studio`: a game on the studio page, in a real browser, against a real model.
+//! `cargo xtask studio`: a game and an approval on the studio page, in a real browser, against a real model.
 
 use std::env;
 use std::fs;
@@ -30,7 +30,7 @@ pub(crate) struct Options {
     keep: bool,
 }
 
-/// Plays a game by clicks, and looks at the page on the way.
+/// Plays a game and approves a refund by clicks, and looks at the page on the way.
 pub(crate) fn main(options: &Options) -> Result<()> {
     let project = Project::open()?;
     let Some(browser) = browser() else {
@@ -50,6 +50,8 @@ pub(crate) fn main(options: &Options) -> Result<()> {
         None => Some(Game::start(&project, &reports)?),
     };
     let address = options.server.clone().or_else(|| game.as_ref().map(Game::url));
+    let refunds = refunds(&project, &reports)?;
+    let refund = format!("http://{}/mcp", in_turn(refunds.iter().map(Server::address).collect())?);
     let (models, missing) = Models::start(&project);
     let model = models.smollm2().with_context(|| match missing.first() {
         Some(missing) => missing.to_string(),
@@ -59,7 +61,7 @@ pub(crate) fn main(options: &Options) -> Result<()> {
     let images = if options.keep { project.root.join("docs").join("images") } else { reports.clone() };
     fs::create_dir_all(&images).with_context(|| format!("could not create {}", images.display()))?;
     let mut drive = Command::new("node");
-    drive.arg(scripts.join("drive.mjs")).arg(&studio.url).args(address).arg(&images);
+    drive.arg(scripts.join("drive.mjs")).arg(&studio.url).args(address).arg(refund).arg(&images);
     let driven = project::run(drive.env("CHROMIUM", browser));
     // The address has the token, and is of no use to anybody once the studio has ended.
     drop(studio);
@@ -80,12 +82,7 @@ impl Game {
         let store = services.variables().find(|(name, _)| *name == STORE);
         let store = store.map(|(_, url)| url).or_else(|| env::var(STORE).ok());
         let store = store.with_context(|| format!("there is no store: {STORE} is not set"))?;
-        let keys = format!("1={}", "5a".repeat(32));
-        let replicas = ["replica-a", "replica-b"].map(|name| {
-            let extra = ["--store", &store, "--keys", &keys, "--replica", name].map(ToOwned::to_owned);
-            Server::start(&binary, server::free_address()?, &extra, &reports.join(format!("{name}.log")))
-        });
-        let replicas = replicas.into_iter().collect::<Result<Vec<_>>>()?;
+        let replicas = replicas(&binary, &["--store", &store], reports)?;
         let address = in_turn(replicas.iter().map(Server::address).collect())?;
         Ok(Self { address, _replicas: replicas, _services: services })
     }
@@ -93,6 +90,24 @@ impl Game {
     fn url(&self) -> String {
         format!("http://{}/mcp", self.address)
     }
+}
+
+/// Two replicas of the example with an approval. They share keys, and need no store.
+fn refunds(project: &Project, reports: &Path) -> Result<Vec<Server>> {
+    replicas(&project.build("refund", "refund", Profile::Dev)?, &[], reports)
+}
+
+/// Two processes of one program with the same keys.
+fn replicas(binary: &Path, extra: &[&str], reports: &Path) -> Result<Vec<Server>> {
+    let keys = format!("1={}", "5a".repeat(32));
+    let program = binary.file_stem().unwrap_or_default().to_string_lossy();
+    let start = |name: &str| {
+        let extra = [extra, &["--keys", keys.as_str(), "--replica", name]].concat();
+        let extra: Vec<String> = extra.into_iter().map(ToOwned::to_owned).collect();
+        let log = reports.join(format!("{program}-{name}.log"));
+        Server::start(binary, server::free_address()?, &extra, &log)
+    };
+    ["replica-a", "replica-b"].into_iter().map(start).collect()
 }
 
 /// Listens, and hands each request to the next replica. What is answered goes through as it comes, because a stream of

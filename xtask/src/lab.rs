@@ -41,7 +41,7 @@ pub enum Lab {
     /// Load three replicas for an hour, break something every minute, and see whether anything is lost.
     #[command(disable_help_flag = true)]
     Soak(Arguments),
-    /// Play a game on the studio page, in a browser, against a model.
+    /// Play a game and approve a refund on the studio page, in a browser, against a model.
     #[command(disable_help_flag = true)]
     Studio(Arguments),
     /// Make the page that shows a result set, and try it in a browser.

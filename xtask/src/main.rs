@@ -32,7 +32,7 @@ enum Chore {
     Book(book::Action),
     /// Hold every transport to the streaming contract, on both revisions.
     Contract,
-    /// Check each feature of each crate alone.
+    /// Check each crate with each feature alone, and with none.
     Features,
     /// Show which modules import each other, and reject more such imports than the baseline allows.
     Layers(layers::Options),

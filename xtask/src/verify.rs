@@ -17,14 +17,15 @@ use crate::table::Table;
 /// What a tool author who needs only stdio may have to build.
 const BUDGET: usize = 110;
 const LONGEST_FILE: usize = 800;
+pub(crate) const FEATURES: &str = "each feature alone, and none";
 
 /// Options of `cargo xtask verify`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Leave out docs, licences and features one by one.
+    /// Leave out docs, licences, and the check of each feature alone, and none.
     #[arg(long)]
     quick: bool,
-    /// Leave out features one by one: `cargo xtask features` checks them every night.
+    /// Leave out the check of each feature alone, and none: `cargo xtask features` checks them every night.
     #[arg(long)]
     no_features: bool,
 }
@@ -52,7 +53,7 @@ enum Outcome {
 /// Runs all steps and stops at the first that fails.
 pub(crate) fn main(options: &Options) -> Result<()> {
     let mut verification = Verification { project: Project::open()?, fixtures: None };
-    let quick: [(&str, Check); 14] = [
+    let quick: [(&str, Check); 13] = [
         ("format", |it| format(&it.project)),
         ("file sizes", |it| file_sizes(&it.project)),
         ("typos", |it| typos(&it.project)),
@@ -63,19 +64,17 @@ pub(crate) fn main(options: &Options) -> Result<()> {
         ("reference", |it| Ok(Outcome::Found(crate::reference::check(&it.project)?))),
         ("dependency budget", |it| budget(&it.project)),
         ("clippy, all features", |it| clippy_all(&it.project)),
-        ("clippy, no features", |it| clippy_none(&it.project)),
         ("services and models", fixtures),
         ("tests", tests),
         ("doc tests", doc_tests),
     ];
     let slow: [(&str, Check); 3] = [
         ("docs", |it| docs(&it.project)),
-        ("each feature alone", |it| Ok(Outcome::Found(each_feature(&it.project, light)?))),
+        (FEATURES, |it| Ok(Outcome::Found(each_feature(&it.project, light)?))),
         ("licences and bans", |it| deny(&it.project)),
     ];
-    let slow = slow
-        .into_iter()
-        .filter(|(name, _)| !(options.quick || options.no_features && *name == "each feature alone"));
+    let slow =
+        slow.into_iter().filter(|(name, _)| !(options.quick || options.no_features && *name == FEATURES));
     let steps = quick.into_iter().chain(slow);
 
     let mut table = Table::new(["verify", "seconds", "result"]);
@@ -115,16 +114,6 @@ fn clippy_all(project: &Project) -> Result<Outcome> {
     let arguments =
         ["clippy", "--quiet", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"];
     project::run(&mut cargo(project, &arguments))?;
-    Ok(Outcome::Passed)
-}
-
-/// Only the libraries: in the whole workspace the examples would turn features on again.
-fn clippy_none(project: &Project) -> Result<Outcome> {
-    for package in libraries(project).into_iter().filter(|package| light(package)) {
-        let arguments =
-            ["clippy", "--quiet", "--package", &package, "--no-default-features", "--", "-D", "warnings"];
-        project::run(&mut cargo(project, &arguments))?;
-    }
     Ok(Outcome::Passed)
 }
 
@@ -169,12 +158,12 @@ fn doc_tests(verification: &mut Verification) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Of the libraries: nobody reads those of a binary, or of an example.
+/// Builds the docs of the libraries, not of the programs.
 fn docs(project: &Project) -> Result<Outcome> {
-    let mut command = cargo(project, &["doc", "--quiet", "--lib", "--no-deps", "--all-features"]);
-    let libraries = libraries(project).into_iter().filter(|package| package != "antiphon-cli");
-    command.args(libraries.flat_map(|package| ["--package".to_owned(), package]));
-    project::run(command.env("RUSTDOCFLAGS", "-D warnings"))?;
+    // `--workspace` and `--examples` are only for speed: with them, cargo resolves the same features as for clippy and
+    // the tests, and uses what clippy has checked of the dependencies.
+    let arguments = ["doc", "--quiet", "--workspace", "--lib", "--examples", "--no-deps", "--all-features"];
+    project::run(cargo(project, &arguments).env("RUSTDOCFLAGS", "-D warnings"))?;
     Ok(Outcome::Passed)
 }
 
@@ -265,16 +254,21 @@ fn light(package: &str) -> bool {
     !["antiphon-snapshot", "antiphon-cli"].contains(&package)
 }
 
-/// Checks each feature of every crate alone, and prints their number.
+/// Checks every crate with each feature alone, and with none, and prints the number of features.
 pub(crate) fn features_alone() -> Result<()> {
     println!("{}", each_feature(&Project::open()?, |_| true)?);
     Ok(())
 }
 
-/// Checks each feature of these crates by itself.
+/// Checks these crates without features, and with each of their features by itself. Only the libraries: in the whole
+/// workspace the examples would turn features on again.
 pub(crate) fn each_feature(project: &Project, which: fn(&str) -> bool) -> Result<String> {
     let mut checked = 0;
     for package in libraries(project).into_iter().filter(|package| which(package)) {
+        eprintln!("{package} without features");
+        let none =
+            ["clippy", "--quiet", "--package", &package, "--no-default-features", "--", "-D", "warnings"];
+        project::run(&mut cargo(project, &none))?;
         for feature in features(&project.metadata, &package) {
             eprintln!("{package} with {feature}");
             let arguments =

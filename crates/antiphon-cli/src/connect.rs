@@ -3,7 +3,6 @@
 use std::{collections::BTreeMap, path::Path};
 
 use antiphon_host::ServerInfo;
-use antiphon_transport::revision;
 use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
@@ -14,7 +13,7 @@ use crate::{
     exit::{Misused, Outcome},
     global::App,
     print,
-    target::{ConnectionArgs, Revision},
+    target::ConnectionArgs,
 };
 
 /// Connect to a server, show its capabilities, and save it under a name. Without arguments, list the saved servers.
@@ -125,11 +124,9 @@ impl Connect {
         }
         definition.env.extend(pairs(&self.env, '=', "`NAME=value`")?);
         definition.headers.extend(pairs(&self.reach.header, ':', "`Name: value`")?);
-        definition.revision = match self.reach.revision {
-            Some(Revision::Modern) => Some(revision::ROUNDS.to_owned()),
-            Some(Revision::Legacy) => Some(revision::SESSION.to_owned()),
-            None => definition.revision,
-        };
+        if let Some(choice) = self.reach.revision {
+            definition.revision = Some(choice.version().to_owned());
+        }
         Ok(definition)
     }
 }

@@ -82,6 +82,8 @@ pub(crate) fn told(error: &anyhow::Error) -> String {
     let told = format!("{error:#}");
     match error.downcast_ref::<HostError>() {
         Some(HostError::Connect { endpoint, .. }) if !endpoint.contains("://") => secrets::in_output(&told),
+        // The error can contain a line that the program printed.
+        Some(HostError::Lost { .. } | HostError::Timeout { .. }) => secrets::in_output(&told),
         Some(
             HostError::Connect { endpoint, .. }
             | HostError::Unauthorized { endpoint, .. }
@@ -133,9 +135,19 @@ fn connect_hint(
         if exited.is_some_and(|exited| !exited.stderr().is_empty()) {
             return None;
         }
-        return Some(
-            "run the program in a terminal to see why. It must speak MCP, and write nothing else to standard output",
-        );
+        let cause = cause.to_string();
+        let says = |text: &str| cause.starts_with(text);
+        return Some(if says("the server did not answer within") {
+            "if the program is compiled or downloaded first, do that before you connect. \
+             `--verbose` shows its standard error output"
+        } else if says("the program is not an MCP server: it sent the host's own request back") {
+            "with Docker, use `docker run -i` without `-t`. With SSH, do not use `-t`"
+        } else if says("the program is not an MCP server") {
+            "the server may need another argument to use standard input and output. \
+             It must write its logs to standard error"
+        } else {
+            "run the program in a terminal to see why. It must speak MCP, and write nothing else to standard output"
+        });
     }
     let cause = cause.to_string();
     let says = |text: &str| cause.contains(text);

@@ -2,11 +2,11 @@
 
 use std::{io::IsTerminal as _, path::PathBuf, time::Duration};
 
-use antiphon_host::{Connection, Host, HostBuilder};
+use antiphon_host::{Connection, Host, HostBuilder, StrayOutput};
 use anyhow::Result;
 use clap::Args;
 
-use crate::{config::Config, target::Target};
+use crate::{config::Config, print::clean, secrets, target::Target};
 
 /// The heading of global options in the help of each command.
 const EVERYWHERE: &str = "Everywhere";
@@ -50,6 +50,12 @@ impl App {
     /// Returns a host builder without capabilities.
     pub(crate) fn host() -> HostBuilder {
         Host::builder("antiphon", env!("CARGO_PKG_VERSION"))
+            .with_stray_output(|stray| eprintln!("warning: {}", Self::describe(stray)))
+    }
+
+    /// Describes text of a server program that is not an MCP message, without secrets.
+    pub(crate) fn describe(stray: &StrayOutput) -> String {
+        clean(&secrets::in_output(&stray.to_string()))
     }
 
     /// Connects to a server.

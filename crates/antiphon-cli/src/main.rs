@@ -29,7 +29,10 @@ mod tools;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{
+    Parser, Subcommand,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
 
 use crate::{
     exit::Outcome,
@@ -79,14 +82,42 @@ impl Command {
             Self::Runs(command) => command.run(app).await,
             Self::Seal(command) => command.run(app).await,
             Self::New(command) => command.run(app),
-            Self::Serve(command) => command.run(app).await,
+            Self::Serve(command) => Box::pin(command.run(app)).await,
             Self::Completions(command) => Ok(command.run()),
         }
     }
 }
 
+/// Adds advice to a usage error, where users expect the syntax of another command.
+fn advised(mut error: clap::Error) -> clap::Error {
+    let command = std::env::args_os().skip(1).find(|word| !word.as_encoded_bytes().starts_with(b"-"));
+    let tip = match (error.kind(), command.as_deref().and_then(std::ffi::OsStr::to_str)) {
+        (ErrorKind::UnknownArgument, Some("prompts")) => {
+            "write the arguments of a prompt as '--arg NAME=VALUE'"
+        }
+        (ErrorKind::InvalidSubcommand, Some("tasks")) => {
+            "'antiphon tasks list SERVER' lists the tasks of a server"
+        }
+        _ => return error,
+    };
+    // If clap found a name with the same first letter, the user probably made a typing mistake.
+    let first = |kind| match error.get(kind) {
+        Some(ContextValue::String(name)) => name.trim_start_matches('-').chars().next(),
+        _ => None,
+    };
+    let suggested = first(ContextKind::SuggestedArg);
+    if error.get(ContextKind::SuggestedSubcommand).is_some()
+        || suggested.is_some() && suggested == first(ContextKind::InvalidArg)
+    {
+        return error;
+    }
+    error.remove(ContextKind::SuggestedArg);
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    error
+}
+
 fn main() -> ExitCode {
-    let Arguments { global, command } = Arguments::parse();
+    let Arguments { global, command } = Arguments::try_parse().unwrap_or_else(|error| advised(error).exit());
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return exit::failed(&error.into()),

@@ -30,13 +30,70 @@ pub(crate) fn in_text(text: &str, url: &str) -> String {
     text.replace(url, &in_url(url))
 }
 
-/// Hides the secrets in what a program printed: in URLs, and after flags with the name of a secret.
+/// Hides the secrets in what a program printed: in URLs, after `Bearer`, and after flags and JSON keys with the name of
+/// a secret.
 pub(crate) fn in_output(text: &str) -> String {
     let line = |line: &str| {
-        let words: Vec<String> = line.split(' ').map(in_word).collect();
-        in_arguments(&words).join(" ")
+        let words: Vec<String> = in_pairs(line).split(' ').map(in_word).collect();
+        after_bearer(in_arguments(&words)).join(" ")
     };
     text.split('\n').map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// Hides the values of JSON pairs, `"name": "value"`, with the name of a secret. The text around them can be anything.
+fn in_pairs(text: &str) -> String {
+    let mut shown = String::new();
+    let mut rest = text;
+    while let Some(quote) = rest.find('"') {
+        let (name, after) = rest.split_at(quote + 1);
+        shown.push_str(name);
+        rest = after;
+        // The quote before ends the name if a colon and another quote follow. JSON in JSON has `\"`.
+        let Some(value) = after.trim_start().strip_prefix(':').map(str::trim_start) else { continue };
+        let (value, is_escaped) = match value.strip_prefix('\\') {
+            Some(value) => (value, true),
+            None => (value, false),
+        };
+        let Some(value) = value.strip_prefix('"') else { continue };
+        let name = &name[..quote];
+        if is_secret(name) {
+            shown.push_str(&after[..after.len() - value.len()]);
+            shown.push_str(HIDDEN);
+            // Without an end, the value is cut, and all of it is secret.
+            rest = &value[end_of_value(value, is_escaped)..];
+        }
+    }
+    shown + rest
+}
+
+/// Returns where a JSON text ends: before its last quote, and before the backslash of an escaped quote.
+fn end_of_value(value: &str, is_escaped: bool) -> usize {
+    if is_escaped {
+        return value.find("\\\"").unwrap_or(value.len());
+    }
+    let mut is_literal = false;
+    value
+        .find(|c: char| {
+            let ends = c == '"' && !is_literal;
+            is_literal = c == '\\' && !is_literal;
+            ends
+        })
+        .unwrap_or(value.len())
+}
+
+/// Hides the words after `Bearer`.
+fn after_bearer(words: Vec<String>) -> Vec<String> {
+    let mut follows = false;
+    let hide = |word: String| {
+        if word.is_empty() {
+            return word;
+        }
+        let is_hidden = follows;
+        let name = word.trim_matches(|c: char| !c.is_alphanumeric());
+        follows = name.to_ascii_lowercase().ends_with("bearer");
+        if is_hidden { HIDDEN.to_owned() } else { word }
+    };
+    words.into_iter().map(hide).collect()
 }
 
 /// Hides the secrets of a URL that can have quotes around it, or a colon after it.
@@ -54,7 +111,8 @@ pub(crate) fn in_arguments(arguments: &[String]) -> Vec<String> {
             Some((flag, value)) => (flag, Some(value)),
             None => (argument.as_str(), None),
         };
-        let is_flag = flag.starts_with('-');
+        // Errors quote the output of programs in backticks.
+        let is_flag = flag.trim_start_matches('`').starts_with('-');
         // `-e TOKEN=…` and `TOKEN=…` are as secret as `--token=…`.
         let secret = is_secret(flag) && (is_flag || value.is_some());
         shown.push(match value {
@@ -106,5 +164,25 @@ mod tests {
             ["-e", "GITHUB_TOKEN=***", "-H", "***", "postgresql://u:***@h/db", "https://x/?key=***"]
         );
         assert_eq!(in_url("https://ghp_token@example.com/"), "https://***@example.com/");
+        assert_eq!(in_output("wrote `--token abc`; more"), "wrote `--token *** more");
+    }
+
+    #[test]
+    fn json_pairs_and_bearer_tokens_are_hidden_in_output() {
+        for (text, expected) in [
+            (r#"{"api_key": "abc def", "port": "80"}"#, r#"{"api_key": "***", "port": "80"}"#),
+            (r#"{"token":"a\"b\\","name":"Ada"}"#, r#"{"token":"***","name":"Ada"}"#),
+            (r#"a 5" disk, "password" : "pw", more"#, r#"a 5" disk, "password" : "***", more"#),
+            (r#""{\"secret\":\"abc\",\"a\":1}""#, r#""{\"secret\":\"***\",\"a\":1}""#),
+            (r#"{"token":"abc d…"#, r#"{"token":"***"#),
+            (r#"{"name":"token","text":"key"}"#, r#"{"name":"token","text":"key"}"#),
+            (r#"{"token":null,"keys":3}"#, r#"{"token":null,"keys":3}"#),
+            ("sent Authorization: Bearer abc to it", "sent Authorization: Bearer *** to it"),
+            ("bearer  abc", "bearer  ***"),
+            (r#"{"x":"Bearer abc"}"#, r#"{"x":"Bearer ***"#),
+            ("the server listens", "the server listens"),
+        ] {
+            assert_eq!(in_output(text), expected, "{text}");
+        }
     }
 }

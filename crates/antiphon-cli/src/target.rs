@@ -36,14 +36,14 @@ pub(crate) struct ConnectionArgs {
     pub(crate) sse: bool,
     /// Use this protocol revision [default: the newest that both sides support].
     #[arg(long, value_enum, help_heading = "Connection")]
-    pub(crate) revision: Option<Revision>,
+    pub(crate) revision: Option<ProtocolChoice>,
 }
 
 const AUTHORIZATION: &str = "Authorization";
 
-/// A protocol revision.
+/// A protocol revision that the user can choose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Revision {
+pub(crate) enum ProtocolChoice {
     /// Without sessions: the server sends questions in its responses.
     #[value(name = revision::ROUNDS)]
     Modern,
@@ -52,12 +52,19 @@ pub(crate) enum Revision {
     Legacy,
 }
 
-impl Revision {
-    pub(crate) fn lifecycle(this: Option<Self>) -> Lifecycle {
-        match this {
-            None => Lifecycle::Auto,
-            Some(Self::Modern) => Lifecycle::Modern,
-            Some(Self::Legacy) => Lifecycle::Legacy,
+impl ProtocolChoice {
+    /// Returns the protocol revision, as the command line and the configuration name it.
+    pub(crate) fn version(self) -> &'static str {
+        match self {
+            Self::Modern => revision::ROUNDS,
+            Self::Legacy => revision::SESSION,
+        }
+    }
+
+    pub(crate) fn lifecycle(self) -> Lifecycle {
+        match self {
+            Self::Modern => Lifecycle::Modern,
+            Self::Legacy => Lifecycle::Legacy,
         }
     }
 }
@@ -70,7 +77,7 @@ impl Target {
 
     pub(crate) fn lifecycle(&self, config: &Config) -> Result<Lifecycle> {
         let configured = self.definition(config)?.lifecycle()?;
-        Ok(self.reach.revision.map_or(configured, |revision| Revision::lifecycle(Some(revision))))
+        Ok(self.reach.revision.map_or(configured, ProtocolChoice::lifecycle))
     }
 
     pub(crate) fn endpoint(&self, config: &Config, verbose: bool) -> Result<Endpoint> {

@@ -1,7 +1,7 @@
 //! `antiphon tasks`: lists, shows, follows and cancels tasks.
 
 use antiphon_host::{Connection, Error, TaskInfo};
-use antiphon_transport::revision;
+use antiphon_transport::revision::Revision;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -103,8 +103,9 @@ async fn list(app: &App, connection: &Connection) -> Result<Outcome> {
         eprintln!("hint: note the IDs that `antiphon call --task` prints, and use `antiphon tasks show`");
         Ok(Outcome::Nothing)
     };
-    if connection.server().await.revision.as_str() >= revision::ROUNDS {
-        return unlisted("servers of 2026-07-28 have no list of tasks");
+    match Revision::of(Some(connection.server().await.revision.as_str())) {
+        Revision::Rounds => return unlisted("servers of 2026-07-28 have no list of tasks"),
+        Revision::Session => {}
     }
     let tasks = match connection.tasks().await {
         Err(Error::Server { code: METHOD_NOT_FOUND, message, .. }) => {

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use antiphon_transport::revision::Revision;
 use rmcp::{
     ClientHandler, ErrorData, RoleClient,
     model::{
         ClientCapabilities, ClientConfig, CreateMessageRequestParams, CreateMessageResult,
-        CustomNotification, ElicitRequestParams, ElicitResult, ErrorCode, ListRootsResult, ProtocolVersion,
+        CustomNotification, ElicitRequestParams, ElicitResult, ErrorCode, ListRootsResult,
         ResourceUpdatedNotificationParam,
     },
     service::{NotificationContext, RequestContext},
@@ -209,7 +210,7 @@ impl ClientHandler for Answering {
         let about = rmcp::model::Implementation::new(self.name.clone(), self.version.clone());
         let mut config = ClientConfig::new(capabilities, about);
         // This is the revision that `initialize` proposes. The SDK would propose a revision that has no `initialize`.
-        config.protocol_version = ProtocolVersion::V_2025_11_25;
+        config.protocol_version = Revision::Session.protocol_version();
         config
     }
 

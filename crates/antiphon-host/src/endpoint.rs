@@ -1,11 +1,10 @@
 //! Endpoints of servers, and how to connect to them.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
-use antiphon_transport::legacy_tasks::Lines;
+use antiphon_transport::{legacy_tasks::Lines, revision::Revision};
 use rmcp::{
     ClientLifecycleMode, ClientServiceExt as _, RoleClient,
-    model::ProtocolVersion,
     service::{ClientInitializeError, RunningService},
     transport::IntoTransport,
 };
@@ -16,6 +15,7 @@ use crate::{
     error::{Error, Result},
     form::BoxFuture,
     ordered::Ordered,
+    stray::StrayOutput,
 };
 
 pub(crate) type Running = RunningService<RoleClient, Answering>;
@@ -61,6 +61,16 @@ enum Failed {
     Open(Cause),
     /// The server did not answer as expected. `cause` explains it better than the error of the SDK, if present.
     Handshake { error: Box<ClientInitializeError>, cause: Option<Cause> },
+}
+
+/// The cause of [`Error::Connect`] if the server did not answer in time.
+#[derive(Debug, thiserror::Error)]
+#[error("the server did not answer within {after:?}, the time limit to connect")]
+struct NoAnswer {
+    after: Duration,
+    /// The program can have printed text instead of its answer.
+    #[source]
+    stray: Option<StrayOutput>,
 }
 
 impl Endpoint {
@@ -241,7 +251,13 @@ impl Endpoint {
     }
 
     /// Connects with the newest allowed revision that both sides support, and authorizes if the server requires it.
-    pub(crate) async fn connect(&self, answering: &Answering, lifecycle: Lifecycle) -> Result<Running> {
+    /// Each attempt can take up to `limit`.
+    pub(crate) async fn connect(
+        &self,
+        answering: &Answering,
+        lifecycle: Lifecycle,
+        limit: Option<Duration>,
+    ) -> Result<Running> {
         #[cfg(feature = "auth")]
         if let Some(authority) = &self.authority {
             // Read the credential store now, because its errors are not connection errors.
@@ -249,24 +265,37 @@ impl Endpoint {
         }
         let mut attempt = self.attempt();
         loop {
-            match self.connect_once(answering, lifecycle).await {
+            match self.connect_once(answering, lifecycle, limit).await {
                 Err(error) => attempt.overcome(error).await?,
                 connected => return connected,
             }
         }
     }
 
-    async fn connect_once(&self, answering: &Answering, lifecycle: Lifecycle) -> Result<Running> {
+    async fn connect_once(
+        &self,
+        answering: &Answering,
+        lifecycle: Lifecycle,
+        limit: Option<Duration>,
+    ) -> Result<Running> {
         let mut mode = match lifecycle {
             Lifecycle::Legacy => ClientLifecycleMode::Initialize,
             Lifecycle::Modern => modern(),
             Lifecycle::Auto => ClientLifecycleMode::Auto {
-                preferred_versions: vec![ProtocolVersion::V_2026_07_28],
-                legacy_version: Some(ProtocolVersion::V_2025_11_25),
+                preferred_versions: vec![Revision::Rounds.protocol_version()],
+                legacy_version: Some(Revision::Session.protocol_version()),
             },
         };
         loop {
-            let (error, cause) = match self.connector.connect(answering.clone(), mode.clone()).await {
+            let connecting = self.connector.connect(answering.clone(), mode.clone());
+            let connected = match limit {
+                Some(after) => tokio::time::timeout(after, connecting).await.unwrap_or_else(|_| {
+                    let stray = answering.events.strays().first();
+                    Err(Failed::Open(Box::new(NoAnswer { after, stray })))
+                }),
+                None => connecting.await,
+            };
+            let (error, cause) = match connected {
                 Ok(running) => return Ok(running),
                 Err(Failed::Open(source)) => {
                     return Err(Error::Connect { endpoint: self.name.clone(), source });
@@ -350,7 +379,7 @@ fn root_cause(error: ClientInitializeError) -> Cause {
 }
 
 fn modern() -> ClientLifecycleMode {
-    ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] }
+    ClientLifecycleMode::Discover { preferred_versions: vec![Revision::Rounds.protocol_version()] }
 }
 
 /// Returns another mode to connect to a server whose revision is unknown. Each mode is tried once.
@@ -405,15 +434,20 @@ impl<F: Fn() -> tokio::process::Command + Send + Sync> Connector for Program<F> 
         mode: ClientLifecycleMode,
     ) -> BoxFuture<'_, Result<Running, Failed>> {
         Box::pin(async move {
-            let process = crate::process::Process::start((self.0)());
+            let strays = answering.events.strays().clone();
+            let process = crate::process::Process::start((self.0)(), strays.clone());
             let process = process.map_err(|error| Failed::Open(error.into()))?;
             let ending = process.ending();
             let transport = Ordered { inner: process, events: answering.events.clone() };
             match answering.serve_with_lifecycle(transport, mode).await {
                 Ok(running) => Ok(running),
                 Err(error) => {
-                    let exited = if is_lost(&error) { ending.exited().await } else { None };
-                    Err(Failed::Handshake { error: Box::new(error), cause: exited.map(Into::into) })
+                    let cause: Option<Cause> = match strays.not_a_server() {
+                        Some(not_a_server) => Some(not_a_server.into()),
+                        None if is_lost(&error) => ending.exited().await.map(Into::into),
+                        None => None,
+                    };
+                    Err(Failed::Handshake { error: Box::new(error), cause })
                 }
             }
         })

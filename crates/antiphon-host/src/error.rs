@@ -2,7 +2,7 @@ use std::{error::Error as StdError, time::Duration};
 
 use serde_json::Value;
 
-use crate::page::Page;
+use crate::{page::Page, stray::StrayOutput};
 
 /// The result type of operations on a server.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -42,6 +42,10 @@ pub enum Error {
     Lost {
         /// The MCP method of the request.
         method: String,
+        /// The last line that the program wrote to its standard output during the request, and that is not an MCP
+        /// message. Such a line can be the reason why a response is missing.
+        #[source]
+        stray: Option<StrayOutput>,
     },
     /// The server returned a JSON-RPC error.
     #[error("the server answered with error {code}: {message}")]
@@ -59,7 +63,7 @@ pub enum Error {
     PagesRequired(Vec<Page>),
     /// The tool still asks questions after the maximum number of rounds.
     #[error(
-        "the server still sends questions after {0} rounds; raise `HostLimits::rounds` if this is expected"
+        "the server still sends questions after {0} rounds; raise `HostLimits::with_rounds` if this is expected"
     )]
     Rounds(u32),
     /// The task was cancelled, by this host, by another client or by an operator.
@@ -75,8 +79,8 @@ pub enum Error {
         /// The ID of the task.
         id: String,
     },
-    /// The task did not end within [`HostLimits::task_patience`](crate::HostLimits), and is still running. Wait for the
-    /// task again with [`Connection::task`](crate::Connection::task), or cancel the task.
+    /// The task did not end within [`HostLimits::with_task_patience`](crate::HostLimits), and is still running. Wait
+    /// for the task again with [`Connection::task`](crate::Connection::task), or cancel the task.
     #[error("task `{id}` is not finished after {after:?}; it continues on the server")]
     TaskUnfinished {
         /// The ID of the task.
@@ -85,7 +89,8 @@ pub enum Error {
         after: Duration,
     },
     /// The server has received answers to all questions of the task, but the task still asks the same questions. Cancel
-    /// the task, or wait for it again. If the server is slow, raise [`HostLimits::stuck_polls`](crate::HostLimits).
+    /// the task, or wait for it again. If the server is slow, raise
+    /// [`HostLimits::with_stuck_polls`](crate::HostLimits).
     #[error("task `{id}` still asks the questions {keys:?}, although the server received their answers")]
     TaskStuck {
         /// The ID of the task.
@@ -100,6 +105,10 @@ pub enum Error {
         method: String,
         /// How long the host has waited.
         after: Duration,
+        /// The last line that the program wrote to its standard output during the request, and that is not an MCP
+        /// message. Such a line can be the reason why a response is missing.
+        #[source]
+        stray: Option<StrayOutput>,
     },
     /// The response of the server cannot be parsed.
     #[error("the answer to `{method}` cannot be read: {problem}")]

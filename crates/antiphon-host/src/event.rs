@@ -9,7 +9,10 @@ use std::{
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use crate::task::{TaskInfo, Tasks};
+use crate::{
+    stray::Strays,
+    task::{TaskInfo, Tasks},
+};
 
 /// One round of a call: a request and the response of the server. On MCP 2026-07-28 a tool returns its questions in the
 /// response, and the host calls the tool again with the answers. In a session (MCP 2025-11-25), a call has only one
@@ -94,6 +97,7 @@ pub(crate) struct Events {
     resources: Arc<Mutex<BTreeMap<String, UpdateListener>>>,
     tasks: Tasks,
     lost: Arc<Notify>,
+    strays: Strays,
 }
 
 #[derive(Default)]
@@ -107,18 +111,23 @@ struct Calls {
 const EARLY: usize = 64;
 
 impl Events {
-    pub(crate) fn new(listener: Option<Listener>) -> Self {
-        Self { listener, ..Self::default() }
+    pub(crate) fn new(listener: Option<Listener>, strays: Strays) -> Self {
+        Self { listener, strays, ..Self::default() }
     }
 
-    /// Returns a copy with the same listener, and without calls, resources and tasks.
+    /// Returns a copy with the same listeners, and without calls, resources and tasks.
     pub(crate) fn fresh(&self) -> Self {
-        Self::new(self.listener.clone())
+        Self::new(self.listener.clone(), self.strays.fresh())
     }
 
     /// Returns whether a listener is set.
     pub(crate) fn is_heard(&self) -> bool {
         self.listener.is_some()
+    }
+
+    /// Returns the stray output of the connection's program.
+    pub(crate) fn strays(&self) -> &Strays {
+        &self.strays
     }
 
     /// Returns the tasks of the connection and their listeners.

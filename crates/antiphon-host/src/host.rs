@@ -2,6 +2,8 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use antiphon_llm::Model;
 
+#[cfg(feature = "process")]
+use crate::stray::StrayOutput;
 use crate::{
     answering::{Answering, Root},
     connection::Connection,
@@ -11,6 +13,7 @@ use crate::{
     form::{FormHandler, Forms},
     page::{PageHandler, Visits},
     sampling::{Approval, Sampling},
+    stray::Strays,
     telemetry::Telling,
 };
 
@@ -48,34 +51,18 @@ pub struct Host {
 
 /// The limits of a host: rounds, timeouts, reconnects and polls.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct HostLimits {
-    /// The maximum number of rounds of a call. A round is one request and its response. Tasks have no limit on rounds.
-    /// Default: 10.
-    pub rounds: u32,
-    /// How many questions of one round the host answers at the same time. Default: 4.
-    pub concurrent_asks: usize,
-    /// The maximum time to wait for a response. In a session, this time includes the answers of users, because
-    /// questions arrive before the response. On MCP 2026-07-28 this time does not include the answers of users.
-    /// Default: no limit.
-    pub timeout: Option<Duration>,
-    /// How often the host tries to open a lost connection before the request fails. Default: 5.
-    pub reconnects: u32,
-    /// The delay before the first retry. The delay doubles with each retry, and is shortened at random. Default: 200
-    /// ms.
-    pub backoff: Duration,
-    /// The longest delay before a retry. Default: 10 seconds.
-    pub max_backoff: Duration,
-    /// How long the host waits until the user has finished on a web page. Default: 10 minutes.
-    pub page_timeout: Duration,
-    /// The longest interval between two polls of a task, even if the server recommends a longer interval. Default: 1
-    /// minute.
-    pub longest_poll: Duration,
-    /// How long the host waits for the result of a task. Default: no limit.
-    pub task_patience: Option<Duration>,
-    /// How often in a row a poll of an MCP 2026-07-28 task can return only questions that the host has already
-    /// answered. If this number is exceeded, waiting for the task fails. Default: 50.
-    pub stuck_polls: u32,
+    pub(crate) rounds: u32,
+    pub(crate) concurrent_asks: usize,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) connect_timeout: Option<Duration>,
+    pub(crate) reconnects: u32,
+    pub(crate) backoff: Duration,
+    pub(crate) max_backoff: Duration,
+    pub(crate) page_timeout: Duration,
+    pub(crate) longest_poll: Duration,
+    pub(crate) task_patience: Option<Duration>,
+    pub(crate) stuck_polls: u32,
 }
 
 impl Default for HostLimits {
@@ -84,6 +71,7 @@ impl Default for HostLimits {
             rounds: 10,
             concurrent_asks: 4,
             timeout: None,
+            connect_timeout: Some(Duration::from_secs(5 * 60)),
             reconnects: 5,
             backoff: Duration::from_millis(200),
             max_backoff: Duration::from_secs(10),
@@ -96,7 +84,8 @@ impl Default for HostLimits {
 }
 
 impl HostLimits {
-    /// Sets the maximum number of rounds of a call. Default: 10.
+    /// Sets the maximum number of rounds of a call. A round is one request and its response. Tasks have no limit on
+    /// rounds. Default: 10.
     #[must_use]
     pub fn with_rounds(mut self, rounds: u32) -> Self {
         self.rounds = rounds;
@@ -111,14 +100,31 @@ impl HostLimits {
     }
 
     /// Sets the maximum time to wait for a response. Default: no limit.
+    ///
+    /// In a session, this time includes the answers of users, because questions arrive before the response. On MCP
+    /// 2026-07-28 this time does not include the answers of users.
     #[must_use]
     pub fn with_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
         self.timeout = timeout.into();
         self
     }
 
-    /// Sets how often the host tries to open a lost connection, and the first and the longest delay. Default: 5 tries,
-    /// a first delay of 200 ms, and a longest delay of 10 seconds.
+    /// Sets the maximum time to connect: to open the transport, and to wait for the first response of the server.
+    /// Default: 5 minutes.
+    ///
+    /// Each protocol revision that the host tries has this time. The default is long, because programs can be compiled
+    /// or downloaded when they start. `None` disables the limit. The time does not include the authorization by the
+    /// user.
+    #[must_use]
+    pub fn with_connect_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
+        self.connect_timeout = timeout.into();
+        self
+    }
+
+    /// Sets how often the host tries to open a lost connection before the request fails, and the first and the longest
+    /// delay. Default: 5 tries, a first delay of 200 ms, and a longest delay of 10 seconds.
+    ///
+    /// The delay doubles with each retry, and is shortened at random.
     #[must_use]
     pub fn with_reconnects(mut self, reconnects: u32, first: Duration, longest: Duration) -> Self {
         self.reconnects = reconnects;
@@ -134,7 +140,8 @@ impl HostLimits {
         self
     }
 
-    /// Sets the longest interval between two polls of a task. Default: 1 minute.
+    /// Sets the longest interval between two polls of a task, even if the server recommends a longer interval. Default:
+    /// 1 minute.
     #[must_use]
     pub fn with_longest_poll(mut self, wait: Duration) -> Self {
         self.longest_poll = wait;
@@ -148,8 +155,8 @@ impl HostLimits {
         self
     }
 
-    /// Sets how often in a row a poll of a task can return only questions that the host has already answered. Default:
-    /// 50.
+    /// Sets how often in a row a poll of an MCP 2026-07-28 task can return only questions that the host has already
+    /// answered. If this number is exceeded, waiting for the task fails. Default: 50.
     #[must_use]
     pub fn with_stuck_polls(mut self, polls: u32) -> Self {
         self.stuck_polls = polls;
@@ -169,6 +176,7 @@ impl Host {
             pages: None,
             roots: None,
             listener: None,
+            strays: Strays::default(),
             lifecycle: Lifecycle::default(),
             limits: HostLimits::default(),
             telling: Telling::default(),
@@ -220,6 +228,7 @@ pub struct HostBuilder {
     pages: Option<Arc<dyn PageHandler>>,
     roots: Option<Vec<Root>>,
     listener: Option<Arc<dyn Fn(Event) + Send + Sync>>,
+    strays: Strays,
     lifecycle: Lifecycle,
     limits: HostLimits,
     telling: Telling,
@@ -274,6 +283,15 @@ impl HostBuilder {
         self
     }
 
+    /// Sets the function that is called if a server program writes text to its standard output that is not an MCP
+    /// message. The host calls the function once for each program, with the first such line. Default: none. The host
+    /// also logs a warning without the line, because the line can contain secrets.
+    #[cfg(feature = "process")]
+    pub fn with_stray_output(mut self, listener: impl Fn(&StrayOutput) + Send + Sync + 'static) -> Self {
+        self.strays = Strays::new(listener);
+        self
+    }
+
     /// Sets the protocol revisions that the host uses. Default: [`Lifecycle::Auto`].
     pub fn with_lifecycle(mut self, lifecycle: Lifecycle) -> Self {
         self.lifecycle = lifecycle;
@@ -303,7 +321,7 @@ impl HostBuilder {
             forms: self.forms,
             pages: self.pages,
             roots: self.roots,
-            events: Events::new(self.listener),
+            events: Events::new(self.listener, self.strays),
             visits: Visits::default(),
             telling: self.telling,
         };

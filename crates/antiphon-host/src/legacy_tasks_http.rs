@@ -6,7 +6,7 @@
 
 use std::{collections::HashMap, io, sync::Arc};
 
-use antiphon_transport::legacy_tasks;
+use antiphon_transport::{legacy_tasks, revision::Revision};
 use futures_util::{StreamExt as _, stream::BoxStream};
 use http::{HeaderName, HeaderValue, header};
 use reqwest::StatusCode;
@@ -160,7 +160,10 @@ fn loses(message: &ClientJsonRpcMessage) -> bool {
         ClientRequest::InitializeRequest(_) => true,
         ClientRequest::ListToolsRequest(_) => {
             let version = request.request.get_meta().protocol_version();
-            version.is_none_or(|version| version.as_str() < ProtocolVersion::V_2026_07_28.as_str())
+            match Revision::of(version.as_ref().map(ProtocolVersion::as_str)) {
+                Revision::Session => true,
+                Revision::Rounds => false,
+            }
         }
         ClientRequest::CustomRequest(custom) => {
             matches!(&*custom.method, "antiphon/tools/list" | "antiphon/tasks/get" | "antiphon/tasks/cancel")

@@ -70,6 +70,7 @@ mod process;
 #[cfg(feature = "results")]
 mod results;
 mod sampling;
+mod stray;
 mod task;
 mod telemetry;
 
@@ -110,5 +111,6 @@ pub use crate::{
     host::{Host, HostBuilder, HostLimits},
     page::{Page, PageHandler},
     sampling::{Approval, Refused},
+    stray::StrayOutput,
     task::{TaskCall, TaskHandle, TaskInfo, TaskListening, TaskStatus},
 };

@@ -22,6 +22,8 @@ use tokio::{
     time::timeout,
 };
 
+use crate::stray::{Inspected, StrayOutput, Strays};
+
 /// How long a child process can take to exit after its input is closed.
 const PATIENCE: Duration = Duration::from_secs(3);
 
@@ -36,20 +38,28 @@ pub(crate) struct Process {
     /// `None` only in drop.
     child: Option<Child>,
     ending: Arc<Ending>,
-    pipes: AsyncRwTransport<RoleClient, Lines<ChildStdout>, Lines<ChildStdin>>,
+    pipes: AsyncRwTransport<RoleClient, Lines<Inspected<ChildStdout>>, Lines<ChildStdin>>,
 }
 
 impl Process {
-    pub(crate) fn start(mut command: Command) -> io::Result<Self> {
+    /// Starts the program. `strays` receives the output that is not an MCP message.
+    pub(crate) fn start(mut command: Command, strays: Strays) -> io::Result<Self> {
+        strays.begin();
         let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = piped.kill_on_drop(true).spawn()?;
         let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(io::Error::other("the server process has no pipe for its standard input or output"));
         };
-        let ending = Ending::default();
+        let ending = Ending {
+            child: Mutex::default(),
+            stderr: Arc::default(),
+            reader: Mutex::default(),
+            strays: strays.clone(),
+        };
         if let Some(errors) = child.stderr.take() {
             *lock(&ending.reader) = Some(tokio::spawn(read_end(errors, Arc::clone(&ending.stderr))));
         }
+        let output = Inspected::new(output, strays);
         let pipes = AsyncRwTransport::new(Lines::client(output), Lines::client(input));
         Ok(Self { child: Some(child), ending: Arc::new(ending), pipes })
     }
@@ -68,13 +78,13 @@ impl Drop for Process {
 }
 
 /// The exit status of a child process, and the end of its standard error.
-#[derive(Default)]
 pub(crate) struct Ending {
     /// The child, after its transport was dropped.
     child: Mutex<Option<Child>>,
     stderr: Arc<Mutex<Vec<u8>>>,
     /// The task that reads standard error, if it is piped.
     reader: Mutex<Option<JoinHandle<()>>>,
+    strays: Strays,
 }
 
 impl Ending {
@@ -88,7 +98,7 @@ impl Ending {
             let _ = timeout(EXIT, &mut reader).await;
             reader.abort();
         }
-        Some(ProgramExited::new(status, &lock(&self.stderr)))
+        Some(ProgramExited::new(status, &lock(&self.stderr), self.strays.first()))
     }
 }
 
@@ -105,17 +115,18 @@ impl Drop for Ending {
 pub struct ProgramExited {
     status: ExitStatus,
     stderr: String,
+    stray: Option<StrayOutput>,
 }
 
 impl ProgramExited {
     /// The maximum number of lines of standard error.
     const LINES: usize = 20;
 
-    pub(crate) fn new(status: ExitStatus, stderr: &[u8]) -> Self {
+    pub(crate) fn new(status: ExitStatus, stderr: &[u8], stray: Option<StrayOutput>) -> Self {
         let stderr = String::from_utf8_lossy(stderr);
         let lines: Vec<&str> = stderr.lines().collect();
         let stderr = lines[lines.len().saturating_sub(Self::LINES)..].join("\n");
-        Self { status, stderr: stderr.trim().to_owned() }
+        Self { status, stderr: stderr.trim().to_owned(), stray }
     }
 
     /// Returns the exit status of the program.
@@ -128,11 +139,19 @@ impl ProgramExited {
     pub fn stderr(&self) -> &str {
         &self.stderr
     }
+
+    /// Returns the first line of the program's standard output that is not an MCP message.
+    pub fn stray_output(&self) -> Option<&StrayOutput> {
+        self.stray.as_ref()
+    }
 }
 
 impl fmt::Display for ProgramExited {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the program stopped before the connection was ready ({})", self.status)?;
+        if let Some(stray) = &self.stray {
+            write!(f, "; its standard output has a line that is not an MCP message: `{}`", stray.line())?;
+        }
         if !self.stderr.is_empty() {
             f.write_str("; its standard error ends with:")?;
             for line in self.stderr.lines() {
@@ -192,7 +211,7 @@ mod tests {
     fn shell(script: &str) -> Process {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
-        Process::start(command).expect("there is a shell")
+        Process::start(command, Strays::default()).expect("there is a shell")
     }
 
     async fn status(process: &mut Process) -> ExitStatus {

@@ -21,7 +21,6 @@
 
 #[cfg(feature = "auth")]
 pub mod auth;
-mod body;
 #[cfg(feature = "endpoint")]
 mod endpoint;
 mod serve;

@@ -153,13 +153,9 @@ pub(crate) struct Grant {
 
 /// The allowed actions and the lifetime of a new link.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct LinkOptions {
-    /// Actions that the link allows. Default: `Scope::Read`.
-    pub scopes: Vec<Scope>,
-    /// Lifetime of the link. Default: 5 minutes. The link never outlives its result set, and its maximum lifetime is
-    /// [`ResultLimits::link_life`](crate::ResultLimits::link_life).
-    pub life: Duration,
+    pub(crate) scopes: Vec<Scope>,
+    pub(crate) life: Duration,
 }
 
 impl Default for LinkOptions {
@@ -176,7 +172,8 @@ impl LinkOptions {
         self
     }
 
-    /// Sets the lifetime of the link. Default: 5 minutes.
+    /// Sets the lifetime of the link. Default: 5 minutes. The link never outlives its result set, and its maximum
+    /// lifetime is [`ResultLimits::with_link_life`](crate::ResultLimits::with_link_life).
     #[must_use]
     pub fn with_life(mut self, life: Duration) -> Self {
         self.life = life;

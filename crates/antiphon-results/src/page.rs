@@ -5,7 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::column::ColumnDefinition;
 
-/// The default number of rows in a page.
+/// The default number of rows in a page. The server uses this number unless
+/// `DualResponseServerOptions::with_default_page_size` sets another one. The client requests this number of rows,
+/// because some servers return all rows if a request sets no limit.
 pub const DEFAULT_PAGE_SIZE: u64 = 100;
 
 /// A sort column and its direction.

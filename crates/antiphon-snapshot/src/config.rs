@@ -1,49 +1,30 @@
 use std::time::Duration;
 
+use crate::error::{Error, Result};
+
 /// The settings for writing, caching and querying snapshots.
 ///
 /// The defaults are for a server with some gigabytes of memory. Start with [`SnapshotConfig::default`] and change
-/// single fields, as in the example of [`Snapshots::open_with`](crate::Snapshots::open_with). A store can read
-/// snapshots that were written with any other configuration. Nevertheless, use the same `page_rows` and `compression`
-/// on all replicas. A Parquet export of some columns or of one chunk is encoded for each request, and its bytes
-/// depend on these two settings. `abandoned` and all fields after it have an effect only with the feature `sql`.
+/// single settings, as in the example of [`Snapshots::open_with`](crate::Snapshots::open_with). A store can read
+/// snapshots that were written with any other configuration. Nevertheless, use the same
+/// [`with_page_rows`](Self::with_page_rows) and [`with_compression`](Self::with_compression) on all replicas. A Parquet
+/// export of some columns or of one chunk is encoded for each request, and its bytes depend on these two settings.
+/// [`with_abandoned`](Self::with_abandoned) and all settings after it have an effect only with the feature `sql`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct SnapshotConfig {
-    /// The maximum number of rows in a chunk, which is a part of a snapshot that can be read separately. Default:
-    /// 65,536.
-    pub chunk_rows: usize,
-    /// The maximum size of a chunk in bytes before compression. A chunk with large rows has fewer rows. Default: 32
-    /// MiB.
-    pub chunk_bytes: usize,
-    /// The number of rows in a Parquet page. To read one row, the whole Parquet page is decoded. Default: 4,096.
-    pub page_rows: usize,
-    /// The compression level of zstd, 1 to 22. Default: 1.
-    pub compression: i32,
-    /// The size in bytes of each part of an upload except the last one. S3 requires at least 5 MiB. Default: 8 MiB.
-    pub part_bytes: usize,
-    /// The size in bytes of the cache for the footers (the metadata) of Parquet files. Default: 64 MiB.
-    pub cache_bytes: u64,
-    /// The time after which an unused footer is removed from the cache. This time limits how long the footer of a
-    /// snapshot that another replica deleted stays in the cache. Default: 5 minutes.
-    pub cache_idle: Duration,
-    /// The age after which the files of an unfinished view are removed. The files are removed when the next view of the
-    /// same snapshot is created. Default: 1 hour.
-    pub abandoned: Duration,
-    /// The maximum memory in bytes that one process uses for sorts and queries. Default: 256 MiB.
-    pub pool_bytes: usize,
-    /// The maximum disk space in bytes that one process uses for sorts and queries that do not fit in memory. The
-    /// files are in the system's folder for temporary files. Default: 16 GiB.
-    pub spill_bytes: u64,
-    /// The maximum time of one query, sort, filter or aggregate. Default: 2 minutes.
-    pub query_time: Duration,
-    /// The maximum number of concurrent queries, sorts, filters and aggregates of one tenant. Without a tenant, the
-    /// limit applies to each principal, and all callers without a principal share one limit. Default: 2.
-    pub queries_per_tenant: usize,
-    /// The maximum number of concurrent queries, sorts, filters and aggregates of a process. The process has two
-    /// dedicated threads for each concurrent operation, but at most 64 threads. The first query starts the threads.
-    /// Default: 4.
-    pub queries: usize,
+    pub(crate) chunk_rows: usize,
+    pub(crate) chunk_bytes: usize,
+    pub(crate) page_rows: usize,
+    pub(crate) compression: i32,
+    pub(crate) part_bytes: usize,
+    pub(crate) cache_bytes: u64,
+    pub(crate) cache_idle: Duration,
+    pub(crate) abandoned: Duration,
+    pub(crate) pool_bytes: usize,
+    pub(crate) spill_bytes: u64,
+    pub(crate) query_time: Duration,
+    pub(crate) queries_per_tenant: usize,
+    pub(crate) queries: usize,
 }
 
 impl Default for SnapshotConfig {
@@ -64,5 +45,120 @@ impl Default for SnapshotConfig {
             queries_per_tenant: 2,
             queries: 4,
         }
+    }
+}
+
+impl SnapshotConfig {
+    /// Sets the maximum number of rows in a chunk, which is a part of a snapshot that can be read separately. The
+    /// minimum is 1. Default: 65,536.
+    #[must_use]
+    pub fn with_chunk_rows(mut self, rows: usize) -> Self {
+        self.chunk_rows = rows;
+        self
+    }
+
+    /// Sets the maximum size of a chunk in bytes before compression. A chunk with large rows has fewer rows. Default:
+    /// 32 MiB.
+    #[must_use]
+    pub fn with_chunk_bytes(mut self, bytes: usize) -> Self {
+        self.chunk_bytes = bytes;
+        self
+    }
+
+    /// Sets the number of rows in a Parquet page. To read one row, the whole Parquet page is decoded. The minimum is 1.
+    /// Default: 4,096.
+    #[must_use]
+    pub fn with_page_rows(mut self, rows: usize) -> Self {
+        self.page_rows = rows;
+        self
+    }
+
+    /// Sets the compression level of zstd, 1 to 22. Default: 1.
+    #[must_use]
+    pub fn with_compression(mut self, level: i32) -> Self {
+        self.compression = level;
+        self
+    }
+
+    /// Sets the size in bytes of each part of an upload except the last one. S3 requires at least 5 MiB. Default: 8
+    /// MiB.
+    #[must_use]
+    pub fn with_part_bytes(mut self, bytes: usize) -> Self {
+        self.part_bytes = bytes;
+        self
+    }
+
+    /// Sets the size in bytes of the cache for the footers (the metadata) of Parquet files. Default: 64 MiB.
+    #[must_use]
+    pub fn with_cache_bytes(mut self, bytes: u64) -> Self {
+        self.cache_bytes = bytes;
+        self
+    }
+
+    /// Sets the time after which an unused footer is removed from the cache. This time limits how long the footer of a
+    /// snapshot that another replica deleted stays in the cache. Default: 5 minutes.
+    #[must_use]
+    pub fn with_cache_idle(mut self, time: Duration) -> Self {
+        self.cache_idle = time;
+        self
+    }
+
+    /// Sets the age after which the files of an unfinished view are removed. The files are removed when the next view
+    /// of the same snapshot is created. Default: 1 hour.
+    #[must_use]
+    pub fn with_abandoned(mut self, age: Duration) -> Self {
+        self.abandoned = age;
+        self
+    }
+
+    /// Sets the maximum memory in bytes that one process uses for sorts and queries. Default: 256 MiB.
+    #[must_use]
+    pub fn with_pool_bytes(mut self, bytes: usize) -> Self {
+        self.pool_bytes = bytes;
+        self
+    }
+
+    /// Sets the maximum disk space in bytes that one process uses for sorts and queries that do not fit in memory. The
+    /// files are in the system's folder for temporary files. Default: 16 GiB.
+    #[must_use]
+    pub fn with_spill_bytes(mut self, bytes: u64) -> Self {
+        self.spill_bytes = bytes;
+        self
+    }
+
+    /// Sets the maximum time of one query, sort, filter or aggregate. Default: 2 minutes.
+    #[must_use]
+    pub fn with_query_time(mut self, time: Duration) -> Self {
+        self.query_time = time;
+        self
+    }
+
+    /// Sets the maximum number of concurrent queries, sorts, filters and aggregates of one tenant. Without a tenant,
+    /// the limit applies to each principal, and all callers without a principal share one limit. Default: 2.
+    #[must_use]
+    pub fn with_queries_per_tenant(mut self, queries: usize) -> Self {
+        self.queries_per_tenant = queries;
+        self
+    }
+
+    /// Sets the maximum number of concurrent queries, sorts, filters and aggregates of a process. The process has two
+    /// dedicated threads for each concurrent operation, but at most 64 threads. The first query starts the threads.
+    /// Default: 4.
+    #[must_use]
+    pub fn with_queries(mut self, queries: usize) -> Self {
+        self.queries = queries;
+        self
+    }
+
+    /// Checks the settings that would fail only when rows are written.
+    pub(crate) fn check(&self) -> Result<()> {
+        let problem = if self.chunk_rows == 0 || self.page_rows == 0 {
+            "`SnapshotConfig::with_chunk_rows` and `with_page_rows` must be at least 1"
+        } else if !(1..=22).contains(&self.compression) {
+            "`SnapshotConfig::with_compression` must be between 1 and 22"
+        } else {
+            return Ok(());
+        };
+        Err(Error::Config(problem.to_owned()))
     }
 }

@@ -14,6 +14,9 @@ pub enum Error {
     /// to fix the problem.
     #[error("{0}")]
     InvalidUrl(String),
+    /// A setting of [`SnapshotConfig`](crate::SnapshotConfig) is invalid. The `String` names the setting.
+    #[error("{0}")]
+    Config(String),
     /// The object store failed.
     #[error("the object store failed")]
     Store(#[from] object_store::Error),
@@ -68,7 +71,7 @@ impl From<Error> for DualResponseError {
                 Ok(error) => *error,
                 Err(source) => Self::Query(source),
             },
-            Error::InvalidUrl(text) => Self::Config(text),
+            Error::InvalidUrl(text) | Error::Config(text) => Self::Config(text),
             error => Self::Snapshot(error.into()),
         }
     }

@@ -61,7 +61,8 @@ impl Snapshots {
     /// # Errors
     ///
     /// Returns the errors of [`open`](Self::open). Returns [`Error::InvalidUrl`](crate::Error::InvalidUrl) if the
-    /// store does not support an option. `memory:` and `file:` support no options.
+    /// store does not support an option. `memory:` and `file:` support no options. Returns
+    /// [`Error::Config`](crate::Error::Config) if a setting of `config` is invalid.
     ///
     /// # Examples
     ///
@@ -77,8 +78,7 @@ impl Snapshots {
     ///     ("secret_access_key", secret),
     /// ];
     /// let options = options.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    /// let mut config = SnapshotConfig::default();
-    /// config.query_time = Duration::from_secs(30);
+    /// let config = SnapshotConfig::default().with_query_time(Duration::from_secs(30));
     /// Snapshots::open_with("s3://results/prod", options, config)
     /// # }
     /// ```
@@ -95,12 +95,14 @@ impl Snapshots {
     ///
     /// # Errors
     ///
-    /// With the feature `sql`, returns an error if the query engine cannot be created.
+    /// Returns [`Error::Config`](crate::Error::Config) if a setting of `config` is invalid. With the feature `sql`,
+    /// returns an error if the query engine cannot be created.
     pub fn on(bucket: impl Into<Bucket>, config: SnapshotConfig) -> Result<Self> {
         Self::with(bucket.into().into(), config)
     }
 
     fn with(store: Store, config: SnapshotConfig) -> Result<Self> {
+        config.check()?;
         Ok(Self { inner: Arc::new(Inner::new(store, config)?) })
     }
 }
@@ -108,9 +110,11 @@ impl Snapshots {
 #[async_trait]
 impl SnapshotStore for Snapshots {
     fn capabilities(&self) -> SnapshotCapabilities {
-        let formats = ExportFormat::ALL.into_iter();
-        let written = |format: &ExportFormat| *format != ExportFormat::Xlsx || cfg!(feature = "xlsx");
-        SnapshotCapabilities::new(cfg!(feature = "sql"), formats.filter(written))
+        let written = |format: &ExportFormat| match format {
+            ExportFormat::Ndjson | ExportFormat::Csv | ExportFormat::Arrow | ExportFormat::Parquet => true,
+            ExportFormat::Xlsx => cfg!(feature = "xlsx"),
+        };
+        SnapshotCapabilities::new(cfg!(feature = "sql"), ExportFormat::ALL.into_iter().filter(written))
     }
 
     async fn begin(
@@ -211,10 +215,22 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn settings_that_no_write_could_use_are_rejected() {
+        for config in [
+            SnapshotConfig::default().with_chunk_rows(0),
+            SnapshotConfig::default().with_page_rows(0),
+            SnapshotConfig::default().with_compression(23),
+        ] {
+            let opened = Snapshots::open_with("memory:", [], config);
+            assert!(matches!(opened, Err(crate::Error::Config(_))));
+        }
+    }
+
     /// A replica that reads result sets which other replicas remove must not keep their footers.
     #[tokio::test]
     async fn footers_that_nobody_reads_are_not_kept() {
-        let config = SnapshotConfig { cache_idle: Duration::from_millis(200), ..SnapshotConfig::default() };
+        let config = SnapshotConfig::default().with_cache_idle(Duration::from_millis(200));
         let snapshots = Snapshots::open_with("memory:", [], config).unwrap();
         let cache = &snapshots.inner.cache;
         let id = SnapshotId::new(&Owner::nobody(), "rs_1");

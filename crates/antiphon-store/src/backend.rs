@@ -55,7 +55,9 @@ impl Backend {
     #[must_use]
     pub fn retrying(self) -> Self {
         let mut config = RetryingConfig::default();
-        config.patience = self.patience.unwrap_or(config.patience);
+        if let Some(patience) = self.patience {
+            config = config.with_patience(patience);
+        }
         Self {
             store: Arc::new(Retrying::new(self.store).with_config(config.clone())),
             queue: Arc::new(Retrying::new(self.queue).with_config(config.clone())),

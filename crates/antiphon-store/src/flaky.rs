@@ -30,26 +30,55 @@ pub struct Flaky<T: ?Sized> {
 
 /// The number of faults of each kind that [`Flaky`] injects into 1000 calls.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct FlakyConfig {
-    /// The seed of the random number generator that selects the faults. [`FlakyConfig::seeded`] sets the seed.
-    pub seed: u64,
-    /// The number of calls per 1000 that have no effect and return [`Error::Busy`]. Default: 50.
-    pub refused: u64,
-    /// The number of calls per 1000 that have no effect and return [`Error::Backend`]. Default: 50.
-    pub lost: u64,
-    /// The number of calls per 1000 that are applied but return [`Error::Backend`]. Default: 50.
-    pub unreported: u64,
-    /// The number of calls per 1000 that are delayed. Default: 100.
-    pub delayed: u64,
-    /// The maximum delay. Default: 10 milliseconds.
-    pub delay: Duration,
+    seed: u64,
+    refused: u64,
+    lost: u64,
+    unreported: u64,
+    delayed: u64,
+    delay: Duration,
 }
 
 impl FlakyConfig {
-    /// Creates a configuration with the default rates and this seed.
+    /// Creates a configuration with the default rates. `seed` is the seed of the random number generator that selects
+    /// the faults.
     pub fn seeded(seed: u64) -> Self {
         Self { seed, refused: 50, lost: 50, unreported: 50, delayed: 100, delay: Duration::from_millis(10) }
+    }
+
+    /// Sets the number of calls per 1000 that have no effect and return [`Error::Busy`]. Default: 50.
+    #[must_use]
+    pub fn with_refused(mut self, calls: u64) -> Self {
+        self.refused = calls;
+        self
+    }
+
+    /// Sets the number of calls per 1000 that have no effect and return [`Error::Backend`]. Default: 50.
+    #[must_use]
+    pub fn with_lost(mut self, calls: u64) -> Self {
+        self.lost = calls;
+        self
+    }
+
+    /// Sets the number of calls per 1000 that are applied but return [`Error::Backend`]. Default: 50.
+    #[must_use]
+    pub fn with_unreported(mut self, calls: u64) -> Self {
+        self.unreported = calls;
+        self
+    }
+
+    /// Sets the number of calls per 1000 that are delayed. Default: 100.
+    #[must_use]
+    pub fn with_delayed(mut self, calls: u64) -> Self {
+        self.delayed = calls;
+        self
+    }
+
+    /// Sets the maximum delay. Default: 10 milliseconds.
+    #[must_use]
+    pub fn with_delay(mut self, delay: Duration) -> Self {
+        self.delay = delay;
+        self
     }
 }
 

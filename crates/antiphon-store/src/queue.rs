@@ -95,13 +95,9 @@ pub trait Queue: fmt::Debug + Send + Sync + 'static {
 
 /// The settings of a queue. All handles to one queue must use the same settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct QueueConfig {
-    /// The duration of a lease. After this time, another worker can lease the job. Default: 30 seconds.
-    pub lease: Duration,
-    /// The maximum number of times that a job is leased. If the last lease ends without an acknowledgement, the job
-    /// is dead. Default: 16.
-    pub max_attempts: u32,
+    pub(crate) lease: Duration,
+    pub(crate) max_attempts: u32,
 }
 
 impl Default for QueueConfig {
@@ -111,18 +107,29 @@ impl Default for QueueConfig {
 }
 
 impl QueueConfig {
-    /// Sets the duration of a lease. Default: 30 seconds.
+    /// Sets the duration of a lease. After this time, another worker can lease the job. Default: 30 seconds.
     #[must_use]
     pub fn with_lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
 
-    /// Sets the maximum number of times that a job is leased before it is dead. Default: 16.
+    /// Sets the maximum number of times that a job is leased. If the last lease ends without an acknowledgement, the
+    /// job is dead. Default: 16.
     #[must_use]
     pub fn with_max_attempts(mut self, max_attempts: u32) -> Self {
         self.max_attempts = max_attempts;
         self
+    }
+
+    /// Returns the duration of a lease. Implementations of a backend use this method.
+    pub fn lease(&self) -> Duration {
+        self.lease
+    }
+
+    /// Returns the maximum number of times that a job is leased. Implementations of a backend use this method.
+    pub fn max_attempts(&self) -> u32 {
+        self.max_attempts
     }
 }
 

@@ -15,7 +15,7 @@ use crate::{
 
 /// A [`Store`], a [`Queue`] or a [`Bus`] that retries failed calls.
 ///
-/// The wrapper retries a call with pauses until the call succeeds or the [retry time](RetryingConfig::patience) is
+/// The wrapper retries a call with pauses until the call succeeds or the [retry time](RetryingConfig::with_patience) is
 /// over.
 ///
 /// If the response to a write is lost, the write was possibly applied, and a retry then conflicts with it. Every value
@@ -38,18 +38,11 @@ pub struct Retrying<T: ?Sized> {
 
 /// The limits and pauses of retries.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct RetryingConfig {
-    /// The time during which a call is retried, counted from its start. A running attempt is not cancelled.
-    /// Default: 30 seconds, which is longer than the failover of a database with a standby.
-    pub patience: Duration,
-    /// The maximum number of attempts of one call, within the time of `patience`. Default: no limit.
-    pub attempts: u32,
-    /// The pause after the first failure. The pause doubles after each failure. Each pause is shortened by a random
-    /// part of up to one half. Default: 10 milliseconds.
-    pub pause: Duration,
-    /// The maximum pause between two attempts. Default: 2 seconds.
-    pub max_pause: Duration,
+    patience: Duration,
+    attempts: u32,
+    pause: Duration,
+    max_pause: Duration,
 }
 
 impl Default for RetryingConfig {
@@ -60,6 +53,39 @@ impl Default for RetryingConfig {
             pause: Duration::from_millis(10),
             max_pause: Duration::from_secs(2),
         }
+    }
+}
+
+impl RetryingConfig {
+    /// Sets the time during which a call is retried, counted from its start. A running attempt is not cancelled.
+    /// Default: 30 seconds, which is longer than the failover of a database with a standby.
+    #[must_use]
+    pub fn with_patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// Sets the maximum number of attempts of one call, within the time of [`with_patience`](Self::with_patience).
+    /// Default: no limit.
+    #[must_use]
+    pub fn with_attempts(mut self, attempts: u32) -> Self {
+        self.attempts = attempts;
+        self
+    }
+
+    /// Sets the pause after the first failure. The pause doubles after each failure. Each pause is shortened by a
+    /// random part of up to one half. Default: 10 milliseconds.
+    #[must_use]
+    pub fn with_pause(mut self, pause: Duration) -> Self {
+        self.pause = pause;
+        self
+    }
+
+    /// Sets the maximum pause between two attempts. Default: 2 seconds.
+    #[must_use]
+    pub fn with_max_pause(mut self, max_pause: Duration) -> Self {
+        self.max_pause = max_pause;
+        self
     }
 }
 

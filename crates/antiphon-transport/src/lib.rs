@@ -16,8 +16,6 @@ pub mod drain;
 #[cfg(feature = "guard")]
 pub mod guard;
 #[cfg(feature = "guard")]
-pub mod headers;
-#[cfg(feature = "guard")]
 pub mod identity;
 #[cfg(feature = "server")]
 pub mod jitter;
@@ -28,7 +26,7 @@ pub mod revision;
 pub mod session;
 #[cfg(any(feature = "sse-server", feature = "sse-client"))]
 pub mod sse;
-#[cfg(feature = "server")]
+#[cfg(feature = "guard")]
 pub mod streamable;
 #[cfg(feature = "trace")]
 pub mod trace;

@@ -1,4 +1,12 @@
 //! The protocol revisions (versions) of MCP, which are named by their dates.
+//!
+//! All crates of the workspace take the dates from this module. To support a new protocol revision, add its date to
+//! [`VERSIONS`], and return it from [`Revision::version`] and `Revision::protocol_version`. If a server asks questions
+//! in a new way, also add a variant to [`Revision`]. The compiler then reports each `match` that lacks the variant. It
+//! does not report comparisons, so also search for comparisons with `Revision`, such as `== Revision::Rounds`.
+
+#[cfg(feature = "__sdk")]
+use rmcp::model::ProtocolVersion;
 
 /// All published protocol revisions, oldest first.
 pub const VERSIONS: [&str; 5] = ["2024-11-05", "2025-03-26", "2025-06-18", SESSION, ROUNDS];
@@ -26,6 +34,56 @@ impl Revision {
         match version {
             Some(version) if version >= ROUNDS => Self::Rounds,
             _ => Self::Session,
+        }
+    }
+
+    /// Returns how a server asks questions in the protocol revision `version`, or `None` if `version` is not one of
+    /// [`VERSIONS`].
+    pub fn of_published(version: &str) -> Option<Self> {
+        VERSIONS.contains(&version).then(|| Self::of(Some(version)))
+    }
+
+    /// Returns the newest protocol revision in which a server asks questions in this way.
+    pub fn version(self) -> &'static str {
+        match self {
+            Self::Session => SESSION,
+            Self::Rounds => ROUNDS,
+        }
+    }
+
+    /// Returns [`version`](Self::version) as a value of the SDK.
+    #[cfg(feature = "__sdk")]
+    pub fn protocol_version(self) -> ProtocolVersion {
+        match self {
+            Self::Session => ProtocolVersion::V_2025_11_25,
+            Self::Rounds => ProtocolVersion::V_2026_07_28,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_sorted_and_end_with_the_newest() {
+        assert!(VERSIONS.is_sorted());
+        assert_eq!(VERSIONS.last(), Some(&Revision::Rounds.version()));
+    }
+
+    #[test]
+    fn of_published_rejects_unknown_versions() {
+        assert!(VERSIONS.iter().all(|version| Revision::of_published(version).is_some()));
+        assert_eq!(Revision::of_published("2024-11-05"), Some(Revision::Session));
+        assert_eq!(Revision::of_published("2027-01-01"), None);
+    }
+
+    #[test]
+    fn version_belongs_to_its_revision() {
+        for revision in [Revision::Session, Revision::Rounds] {
+            assert_eq!(Revision::of_published(revision.version()), Some(revision));
+            #[cfg(feature = "__sdk")]
+            assert_eq!(revision.protocol_version().as_str(), revision.version());
         }
     }
 }

@@ -1,14 +1,30 @@
-//! The interface between a streamable HTTP endpoint and the handler of a request.
+//! Streamable HTTP: the names of its headers, and the interface between its endpoint and the handler of a request.
 
+#[cfg(feature = "server")]
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use http::HeaderName;
+
+#[cfg(feature = "server")]
 use crate::weight::{Share, Weight};
+
+/// `Last-Event-ID`: the last event that a client has received, when it resumes a stream.
+pub static LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+/// `Mcp-Method`: the MCP method of an MCP 2026-07-28 request.
+pub static METHOD: HeaderName = HeaderName::from_static("mcp-method");
+/// `Mcp-Name`: the name of the tool or prompt, or the URI of the resource, in an MCP 2026-07-28 request.
+pub static NAME: HeaderName = HeaderName::from_static("mcp-name");
+/// `Mcp-Session-Id`: the session that a request belongs to, in protocol revisions up to MCP 2025-11-25.
+pub static SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+/// `MCP-Protocol-Version`: the protocol revision of a request.
+pub static VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 
 /// A mark on requests over streamable HTTP, which do not have to belong to a session. The endpoint adds the mark to the
 /// extensions of the HTTP request.
 ///
 /// Messages over WebSocket and HTTP+SSE also contain an HTTP request, but not this mark, because they always belong to
 /// a session.
+#[cfg(feature = "server")]
 #[derive(Clone, Debug, Default)]
 pub struct Streamable {
     /// A slot in which the handler reports that it has rejected the request because of a limit.
@@ -19,9 +35,11 @@ pub struct Streamable {
 
 /// The memory that a request uses of a [`MemoryBudget`](crate::weight::MemoryBudget). Dropping the last clone returns
 /// the memory to the budget.
+#[cfg(feature = "server")]
 #[derive(Clone, Debug)]
 pub struct Room(Arc<Mutex<(Share, Weight)>>);
 
+#[cfg(feature = "server")]
 impl Room {
     /// Holds `share` for a message that has the weight `weight`.
     pub fn new(share: Share, weight: Weight) -> Self {
@@ -38,9 +56,11 @@ impl Room {
 
 /// A slot in which a handler reports that it has rejected a request because of a limit. The endpoint then sets the HTTP
 /// status of the response.
+#[cfg(feature = "server")]
 #[derive(Clone, Debug, Default)]
 pub struct RejectionSlot(Arc<OnceLock<(bool, u64)>>);
 
+#[cfg(feature = "server")]
 impl RejectionSlot {
     /// Reports that the request was rejected. `own` is whether a limit of this caller was reached. `retry_after` is the
     /// number of seconds after which the client can retry.

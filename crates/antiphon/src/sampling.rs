@@ -16,7 +16,7 @@ pub use crate::{
         SampledValue, ToolCalls,
     },
     error::{SampleMethod, SampleValidationError},
-    run::route::{SamplingPolicy, VIA_META, Via},
+    run::ask::{SamplingPolicy, VIA_META, Via},
 };
 
 /// The modes of a request to a model (text, data or tool calls), for the type parameter of [`Sample`].

@@ -47,11 +47,9 @@ const HOUR: Duration = Duration::from_hours(1);
 ///
 /// When the base URL is none.
 pub fn results(base_url: &str, snapshots: Snapshots) -> antiphon::results::Result<DualResponseServer> {
-    let mut limits = ResultLimits::default();
-    limits.link_life = HOUR;
     let options = DualResponseServerOptions::new(base_url)
         .with_snapshots(snapshots)
-        .with_limits(limits)
+        .with_limits(ResultLimits::default().with_link_life(HOUR))
         .with_default_expiration(HOUR)
         .with_link_keys(LinkKeys::random());
     DualResponseServer::new(options)

@@ -1,9 +1,10 @@
-// Plays a game of tic-tac-toe on the studio page, as a person would, and looks at everything on the way.
+// Plays a game of tic-tac-toe and approves a refund on the studio page, as a person would, and looks at everything on
+// the way.
 //
-//   node drive.mjs STUDIO_URL SERVER_URL IMAGES_FOLDER
+//   node drive.mjs STUDIO_URL GAME_URL REFUND_URL IMAGES_FOLDER
 //
-// STUDIO_URL has the token. CHROMIUM names the browser. STUDIO_ASSETS serves the page's files from a folder instead,
-// to try changes without a build.
+// STUDIO_URL has the token. With `-` for GAME_URL there is no game, so no model is needed. CHROMIUM names the browser.
+// STUDIO_ASSETS serves the page's files from a folder instead, to try changes without a build.
 
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
@@ -11,11 +12,12 @@ import path from "node:path";
 
 import { chromium } from "playwright-core";
 
+import { checkApproval } from "./approval.mjs";
 import { checkForms } from "./forms.mjs";
 import { checkNames, watch } from "./look.mjs";
 
-const [studio, server, images] = process.argv.slice(2);
-assert(studio && server && images, "usage: node drive.mjs STUDIO_URL SERVER_URL IMAGES_FOLDER");
+const [studio, server, refund, images] = process.argv.slice(2);
+assert(studio && server && refund && images, "usage: node drive.mjs STUDIO_URL GAME_URL REFUND_URL IMAGES_FOLDER");
 const MINUTE = 60_000;
 const GAME = 8 * MINUTE;
 
@@ -37,6 +39,20 @@ if (process.env.STUDIO_ASSETS) {
 try {
   await arrive();
   await checkForms(page);
+  const game = server === "-" ? "no game was played" : `a game of ${await checkGame()} moves of ours was played to its end`;
+  await checkApproval(page, refund, images);
+  assert.deepEqual(complaints, [], "the browser complained");
+  console.log(`${game}, and a refund was approved; nothing to complain about`);
+} catch (error) {
+  await page.screenshot({ path: path.join(images, "studio-failed.png") }).catch(() => {});
+  if (complaints.length) console.error("the browser complained:", complaints);
+  throw error;
+} finally {
+  await browser.close();
+}
+
+/** Plays to the end, and leaves the server. */
+async function checkGame() {
   await connectByKeyboard();
   await callByKeyboard();
   await checkLost();
@@ -44,14 +60,8 @@ try {
   await checkEnd(moves);
   await checkTimeline();
   await checkReload();
-  assert.deepEqual(complaints, [], "the browser complained");
-  console.log(`a game of ${moves} moves of ours was played to its end; nothing to complain about`);
-} catch (error) {
-  await page.screenshot({ path: path.join(images, "studio-failed.png") }).catch(() => {});
-  if (complaints.length) console.error("the browser complained:", complaints);
-  throw error;
-} finally {
-  await browser.close();
+  await page.getByRole("button", { name: "Disconnect" }).click();
+  return moves;
 }
 
 async function arrive() {
@@ -83,7 +93,7 @@ async function callByKeyboard() {
   await page.keyboard.type("three");
   await page.keyboard.press("Enter");
   const wrong = page.locator("#call .error:visible");
-  assert.equal(await wrong.textContent(), "This is no number.");
+  assert.equal(await wrong.textContent(), "Enter a number.");
   assert.equal(await page.evaluate(() => document.activeElement.getAttribute("aria-invalid")), "true");
   await page.keyboard.press("ControlOrMeta+a");
   await page.keyboard.type("3");
@@ -110,8 +120,7 @@ async function play() {
       continue;
     }
     const free = turn.locator(".cell[aria-disabled=false]");
-    const marks = await turn.locator(".cell svg").count();
-    if (marks >= 2 && moves > 0) await shoot("studio-board", marks === 2 || marks === 3);
+    if (moves === 1) await checkNarrow();
     const focused = () => page.evaluate(() => document.activeElement?.dataset.cell ?? null);
     const first = await free.first().getAttribute("data-cell");
     if (moves === 1) {
@@ -131,23 +140,15 @@ async function checkSample(sample) {
   const words = await sample.textContent();
   for (const part of ["play_offensive", "You play tic-tac-toe", "tokens"]) assert(words.includes(part), `the sample does not say ${part}: ${words}`);
   assert(await page.evaluate(() => document.activeElement?.matches(".ask.sample")), "the focus is on the question");
-  await page.screenshot({ path: path.join(images, "studio-sample.png") });
   await sample.getByRole("button", { name: "Approve all of this call" }).click();
   await sample.waitFor({ state: "detached" });
 }
 
-async function shoot(name, wanted) {
-  if (!wanted) return;
+/** On a telephone. */
+async function checkNarrow() {
   await checkNames(page);
-  await page.evaluate(() => scrollTo(0, 0));
-  await page.screenshot({ path: path.join(images, `${name}.png`) });
-  await page.emulateMedia({ colorScheme: "dark" });
-  await page.screenshot({ path: path.join(images, `${name}-dark.png`) });
-  await page.emulateMedia({ colorScheme: "light" });
   await page.setViewportSize({ width: 380, height: 780 });
-  await page.locator(".card.ask").first().scrollIntoViewIfNeeded();
   assert(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), "the page is wider than a phone");
-  await page.screenshot({ path: path.join(images, `${name}-narrow.png`) });
   await page.setViewportSize({ width: 1200, height: 720 });
 }
 
@@ -173,7 +174,7 @@ async function checkTimeline() {
   assert((await count(".ticks i")) > 0, "what was replayed is on the timeline");
   assert.match(await page.locator("#run-sum").textContent(), /round.*replay/);
   // The round in which the call became a task had no answer yet.
-  if (await count(".event.task")) assert.equal(await line.locator(".event.round", { hasText: "the answer" }).count(), 0);
+  if (await count(".event.task")) assert.equal(await line.locator(".event.round", { hasText: "the result" }).count(), 0);
   // Each entry of the journal is shown as new once, by the leg or the task that made it.
   const last = line.locator(".event.leg, .event.task").last();
   await last.locator(".head").click();
@@ -189,23 +190,6 @@ async function checkTimeline() {
   await page.keyboard.press("ArrowDown");
   assert.equal(await leg.evaluate((it) => document.activeElement !== it), true);
   await checkNames(page);
-  await page.evaluate(() => (document.activeElement.blur(), scrollTo(0, 0)));
-  await page.screenshot({ path: path.join(images, "studio-result.png") });
-  const box = page.locator("#run");
-  for (const [name, scheme] of [["studio-timeline", "light"], ["studio-timeline-dark", "dark"]]) {
-    await page.emulateMedia({ colorScheme: scheme });
-    // Tall, because the column scrolls by itself.
-    await page.setViewportSize({ width: 1200, height: 1000 });
-    await box.evaluate((it) => (it.scrollTop = 0));
-    const { x, y, width, height } = await box.boundingBox();
-    await page.screenshot({ path: path.join(images, `${name}.png`), clip: { x, y, width, height } });
-  }
-  await page.emulateMedia({ colorScheme: "light" });
-  // Its end: what became of it as a task.
-  await leg.click();
-  await box.evaluate((it) => (it.scrollTop = it.scrollHeight));
-  const { x, y, width, height } = await box.boundingBox();
-  await page.screenshot({ path: path.join(images, "studio-task.png"), clip: { x, y, width, height } });
 }
 
 /** A page whose events were too many to keep still shows what is asked, and that a call is under way. */
@@ -216,7 +200,7 @@ async function checkLost() {
   const gap = JSON.stringify({ type: "gap", lost: 5000, at: Date.now() });
   await page.route(events, (route) => route.fulfill({ contentType: "text/event-stream", body: `id: 5000\ndata: ${gap}\n\n` }));
   await page.reload();
-  await page.getByText("5000 events were too many to keep").waitFor();
+  await page.getByText("The studio dropped 5000 events").waitFor();
   assert.equal(await cards.count(), 1);
   assert(await page.locator("#call [type=submit]").isDisabled(), "the call seems to have ended");
   await page.unroute(events);

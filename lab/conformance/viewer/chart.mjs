@@ -18,14 +18,19 @@ export async function checkChart({ page, shoot }) {
     assert(points >= 20 && points <= 200, `${points} points`);
   });
   await page.getByText("Show as table").click();
+  // What each channel sells in a month: ever more is sold on the web.
+  await pick("measure", "sum");
+  await pick("bucket", "month");
   await pick("group", "channel");
   await page.locator(".legend li").nth(3).waitFor({ timeout: LONG });
-  await page.locator(".charts:not(.busy)").waitFor();
+  await page.locator(".charts:not(.busy)").waitFor({ timeout: LONG });
   const { x, y, width, height } = await page.locator(".canvas").boundingBox();
   await page.mouse.move(x + width / 2, y + height / 2);
   await soon(async () => assert.match(await page.locator(".tip").textContent(), /\d{4}-\d\d-\d\d.*web: [\d.,]+/s));
-  await page.mouse.move(0, 0);
+  await page.setViewportSize({ width: 1000, height: 600 });
+  await page.locator(".tip").waitFor({ state: "hidden" });
   await shoot("chart");
+  await page.setViewportSize({ width: 1200, height: 720 });
   await checkAxe(page, "the chart");
 
   await pick("type", "bar");

@@ -27,8 +27,9 @@ const rows = Number(count);
 
 const browser = await chromium.launch({
   executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
-  // Chromium does not sandbox for root, which is who CI and containers are.
-  args: process.getuid?.() === 0 ? ["--no-sandbox"] : [],
+  // Chromium does not sandbox for root, which is who CI and containers are. A frame in a process of its own is drawn as
+  // finely as the page only if the browser itself is told so.
+  args: ["--force-device-scale-factor=2", ...(process.getuid?.() === 0 ? ["--no-sandbox"] : [])],
 });
 const context = await browser.newContext({ viewport: { width: 1200, height: 720 }, deviceScaleFactor: 2, colorScheme: "light", locale: "en-US", acceptDownloads: true });
 const page = await context.newPage();
@@ -36,11 +37,13 @@ const complaints = await watch(page);
 const prepare = async (where) => process.env.VIEWER && where.route(/\/view(\?|$)/, serveFile);
 await prepare(page);
 
-const shoot = async (name, where = page) => {
-  for (const scheme of ["light", "dark"]) {
-    await where.emulateMedia({ colorScheme: scheme });
-    await where.screenshot({ path: path.join(images, `viewer-${name}-${scheme}.png`) });
-  }
+const shoot = async (name, { where = page, dark = false } = {}) => {
+  // Away from everything that is drawn in another way under the mouse.
+  await where.mouse.move(0, 0);
+  await where.screenshot({ path: path.join(images, `viewer-${name}.png`) });
+  if (!dark) return;
+  await where.emulateMedia({ colorScheme: "dark" });
+  await where.screenshot({ path: path.join(images, `viewer-${name}-dark.png`) });
   await where.emulateMedia({ colorScheme: "light" });
 };
 const told = { page, server, rows, shoot };

@@ -23,7 +23,7 @@ export async function checkExport({ page }) {
 async function choose(page, format) {
   await page.getByRole("button", { name: "Export" }).click();
   const dialog = page.getByRole("dialog", { name: "Export" });
-  assert(await dialog.getByLabel(/What is shown \(12,345 rows\)/).isChecked());
+  assert(await dialog.getByLabel(/Current view \(12,345 rows\)/).isChecked());
   const offered = await dialog.locator(".format b").allTextContents();
   assert.deepEqual(offered, ["CSV", "Excel", "NDJSON", "Parquet", "Arrow"]);
   await dialog.locator(`[data-format="${format}"]`).click();

@@ -8,7 +8,7 @@ import { readFile } from "node:fs/promises";
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { build } from "esbuild";
 
-import { LONG, checkAxe, head, openFilter, settled, shownCount, soon } from "./see.mjs";
+import { LONG, checkAxe, fit, head, openFilter, settled, shownCount, soon } from "./see.mjs";
 import { watch } from "../studio/look.mjs";
 
 /** How many rows are asked for here: as many as take a moment to write. */
@@ -123,7 +123,9 @@ async function throughHost(told) {
   await page.evaluate(() => window.turn("light"));
   await frame.locator('html[data-theme="light"]').waitFor();
   await checkAxe(page, "the page in a host");
-  await told.shoot("host", { emulateMedia: async ({ colorScheme }) => (await page.evaluate((theme) => window.turn(theme), colorScheme), await frame.locator(`html[data-theme="${colorScheme}"]`).waitFor()), screenshot: (options) => page.screenshot(options) });
+  await frame.locator(".exporting").getByRole("button", { name: "Close" }).click();
+  await fit(page, frame, 6, 560);
+  await told.shoot("host", { where: page });
   await page.evaluate(() => window.leave());
   assert.deepEqual(complaints, [], "the browser complained");
   await page.context().close();

@@ -67,6 +67,30 @@ export async function shownCount(where) {
   return Number(text.split(" of ")[0].replace(/[^\d]/g, ""));
 }
 
+/**
+ * Makes the window so large that the table ends with a whole column and a whole row, and that an open panel at the side
+ * is seen to its end: a picture cuts nothing. `where` is the page, or the frame that fills it.
+ */
+export async function fit(page, where, columns, height) {
+  // Wide first, because columns that are not in view are not drawn.
+  await page.setViewportSize({ width: 2000, height });
+  await seen(where);
+  const width = await where.locator(".grid").evaluate((grid, columns) => {
+    const rights = [...grid.querySelectorAll(".hcell")].map((it) => Number.parseFloat(it.style.left) + Number.parseFloat(it.style.width));
+    return innerWidth - grid.clientWidth + rights.sort((a, b) => a - b)[columns - 1];
+  }, columns);
+  await page.setViewportSize({ width: Math.ceil(width), height });
+  await seen(where);
+  const more = await where.locator(".grid").evaluate((grid) => {
+    const panel = document.querySelector(".side:not([hidden]) .inside");
+    const hidden = panel ? panel.scrollHeight - panel.clientHeight : 0;
+    const rows = grid.clientHeight + hidden - grid.querySelector(".head").offsetHeight;
+    return hidden + (28 - (rows % 28)) % 28;
+  });
+  await page.setViewportSize({ width: Math.ceil(width), height: height + more });
+  await settled(where);
+}
+
 /** Nothing that would keep somebody from using the page. */
 export async function checkAxe(page, what) {
   const { violations } = await new AxeBuilder({ page }).analyze();

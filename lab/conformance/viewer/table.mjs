@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 
-import { LONG, checkAxe, head, openFilter, seen, settled, shownCount, soon } from "./see.mjs";
+import { LONG, checkAxe, fit, head, openFilter, seen, settled, shownCount, soon } from "./see.mjs";
 import { checkNames } from "../studio/look.mjs";
 
 /** How soon the first rows must be there. */
@@ -13,7 +13,9 @@ export async function checkTable({ page, server, rows, shoot }) {
   await checkFirst(page, rows);
   await checkReload(page);
   await checkScroll(page, rows);
-  await shoot("table");
+  await fit(page, page, 8, 560);
+  await shoot("table", { dark: true });
+  await page.setViewportSize({ width: 1200, height: 720 });
   await checkAxe(page, "the table");
   await checkNames(page);
   await checkSort(page, rows);
@@ -177,11 +179,13 @@ async function checkFilter(page, rows) {
 async function checkColumns(page, shoot) {
   await page.getByRole("button", { name: "Columns" }).click();
   const side = page.locator(".side");
-  for (const name of ["amount", "channel"]) await side.locator("summary", { hasText: name }).click();
+  for (const name of ["rating", "channel"]) await side.locator("summary", { hasText: name }).click();
   await side.locator(".bigspark").waitFor();
   // A column that is opened says what it knows when the browser gets to it: one after the other.
-  for (const fact of [/Mean/, /Empty.*%/]) await side.locator(".known", { hasText: fact }).waitFor();
+  for (const fact of [/Mean/, /Empty.*%.*web/s]) await side.locator(".known", { hasText: fact }).waitFor();
+  await fit(page, page, 5, 560);
   await shoot("stats");
+  await page.setViewportSize({ width: 1200, height: 720 });
   await checkAxe(page, "the panel of columns");
   await side.getByRole("checkbox", { name: "Show customer" }).uncheck();
   await soon(async () => assert.equal((await settled(page))[0].cells.customer, undefined));

@@ -33,8 +33,7 @@ fn shelf() -> &'static Shelf {
     static SHELF: OnceLock<Shelf> = OnceLock::new();
     SHELF.get_or_init(|| {
         let objects: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
-        let mut config = SnapshotConfig::default();
-        (config.chunk_rows, config.page_rows) = (64, 16);
+        let config = SnapshotConfig::default().with_chunk_rows(64).with_page_rows(16);
         let snapshots = Snapshots::on(Bucket::new(Arc::clone(&objects)), config).expect("it is a store");
         Shelf { objects, snapshots, next: AtomicU64::new(0) }
     })

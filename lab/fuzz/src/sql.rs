@@ -33,9 +33,9 @@ async fn snapshots() -> &'static Snapshots {
     if let Some(snapshots) = SNAPSHOTS.get() {
         return snapshots;
     }
-    let mut config = SnapshotConfig::default();
     // What is too much is so soon: less than `run` waits for.
-    (config.pool_bytes, config.query_time) = (64 * 1024 * 1024, Duration::from_secs(2));
+    let config =
+        SnapshotConfig::default().with_pool_bytes(64 * 1024 * 1024).with_query_time(Duration::from_secs(2));
     let snapshots = Snapshots::open_with("memory:", [], config).expect("memory is there");
     let columns: [(&str, ArrayRef); 5] = [
         ("id", Arc::new(Int64Array::from_iter_values(0..i64::from(ROWS)))),

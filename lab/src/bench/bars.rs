@@ -3,7 +3,7 @@
 use anyhow::Result;
 use plotters::prelude::{ChartBuilder, Color as _, PathElement, RGBColor, Rectangle, TRANSPARENT};
 
-use super::figures::{Asked, Figure, short};
+use super::figures::{Asked, Figure, RATE, short};
 use crate::picture::{self, BLACK, BLUE, GRID, HPos, RED, font, text};
 
 const WIDTH: i32 = 1000;
@@ -12,16 +12,20 @@ const RIGHT: i32 = 150;
 const TOP: i32 = 50;
 const ROW: i32 = 26;
 const TICKS: i32 = 26;
-const BOTTOM: i32 = 30;
+const BOTTOM: i32 = 76;
 
 /// Light enough that the half of the pairs is seen on it.
 const GREY: RGBColor = RGBColor(0xa8, 0xa8, 0xa8);
 
-/// Bars that are longer are cut off: one of a hundred would leave nothing to see of the others.
+/// Bars that are so many times longer than the median are cut off: one of a hundred would leave nothing to see of the
+/// others.
 const LONGEST: f64 = 5.0;
 
-const LEGEND: &str = "Ratio of Antiphon to the baseline. Lower is better; for rates (jobs, legs, streams), higher is \
-                      better. Black line: limit. Blue: met. Orange: not met. Grey: no limit.";
+const AXIS: &str = "ratio: the figure of Antiphon divided by the figure of the baseline (1 = equal)";
+const LEGEND: [&str; 2] = [
+    "Lower is better. In rows with ↑ (rates), higher is better. Thin line: middle half of the measured pairs. Thick line: limit.",
+    "Blue: limit met. Orange: limit not met. Grey: no limit. »: the bar is longer than the axis.",
+];
 
 /// Draws the ratios of `figures`; `None` where they have none.
 pub(super) fn bars(title: &str, figures: &[Figure]) -> Result<Option<String>> {
@@ -30,7 +34,7 @@ pub(super) fn bars(title: &str, figures: &[Figure]) -> Result<Option<String>> {
         return Ok(None);
     }
     let values = rows.iter().flat_map(|(figure, ratio)| [Some(*ratio), limit(figure)]).flatten();
-    let end = (values.fold(0.0, f64::max) * 1.05).clamp(1.5, LONGEST);
+    let end = (values.fold(0.0, f64::max) * 1.05).clamp(1.5, LONGEST * median(&rows).max(1.0));
     let count = i32::try_from(rows.len())?;
     let height = TOP + ROW * count + TICKS + BOTTOM;
     let picture = picture::draw((WIDTH.unsigned_abs(), height.unsigned_abs()), title, |area| {
@@ -76,16 +80,32 @@ pub(super) fn bars(title: &str, figures: &[Figure]) -> Result<Option<String>> {
             let value = format!("{}{cut}", value(figure, *ratio));
             text(area, &value, (WIDTH - RIGHT + 12, middle), 13, BLACK, HPos::Left)?;
         }
-        text(area, LEGEND, (16, height - 16), 12, BLACK, HPos::Left)
+        text(area, AXIS, (LEFT, height - BOTTOM + 12), 12, BLACK, HPos::Left)?;
+        for (line, at) in LEGEND.iter().zip([36, 16]) {
+            text(area, line, (16, height - at), 12, BLACK, HPos::Left)?;
+        }
+        Ok(())
     })?;
     Ok(Some(picture))
+}
+
+fn median(rows: &[(&Figure, f64)]) -> f64 {
+    let mut ratios: Vec<f64> = rows.iter().map(|(_, ratio)| *ratio).collect();
+    ratios.sort_by(f64::total_cmp);
+    ratios[ratios.len() / 2]
 }
 
 /// A thing may stand beside several others, a bar each.
 fn label(figure: &Figure, all: &[Figure]) -> String {
     let name = figure.name.replace('`', "");
     let is_alone = all.iter().filter(|it| it.name == figure.name && it.ratio.is_some()).count() < 2;
-    if is_alone { name } else { format!("{name} / {}", figure.beside) }
+    let name = if is_alone { name } else { format!("{name} / {}", figure.beside) };
+    if is_rate(figure) { format!("{name} ↑") } else { name }
+}
+
+/// Of rates, more is better.
+fn is_rate(figure: &Figure) -> bool {
+    matches!(figure.asked, Some(Asked::RatioAtLeast(_))) || figure.unit.ends_with(RATE)
 }
 
 fn limit(figure: &Figure) -> Option<f64> {
@@ -136,7 +156,7 @@ mod tests {
 
     #[test]
     fn names_do_not_break_the_picture_and_long_bars_are_cut() {
-        let svg = bars("a & b", &[figure(100.0, 2.0)]).unwrap().unwrap();
+        let svg = bars("a & b", &[figure(100.0, 2.0), figure(1.0, 2.0), figure(1.0, 2.0)]).unwrap().unwrap();
         assert!(svg.contains("Box&lt;T&gt;") && svg.contains("100 (≤ 2) »"), "{svg}");
         assert_eq!(found(&svg, "rect", &["width"])[1], ["420"], "{svg}");
     }
@@ -147,6 +167,15 @@ mod tests {
         let svg = bars("t", &[page("parquet"), page("PostgreSQL"), figure(1.0, 2.0)]).unwrap().unwrap();
         assert!(svg.contains("\npage / parquet\n") && svg.contains("\npage / PostgreSQL\n"), "{svg}");
         assert!(svg.contains("\nBox&lt;T&gt;\n"), "{svg}");
+    }
+
+    #[test]
+    fn bars_that_are_alike_are_not_cut_and_rates_are_marked() {
+        let rate = |ratio: f64| Figure::new("legs", "a second", ratio).beside("bare", 1.0);
+        let svg = bars("t", &[rate(20.0), rate(40.0)]).unwrap().unwrap();
+        assert!(svg.contains("\nlegs / bare ↑\n") && svg.contains("\n40.0\n"), "{svg}");
+        // The axis ends at 40 × 1.05: 420 pixels.
+        assert_eq!(found(&svg, "rect", &["width"])[1..], [["200"], ["400"]], "{svg}");
     }
 
     #[test]

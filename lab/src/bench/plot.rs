@@ -21,7 +21,7 @@ const TOP: i32 = 50;
 /// A tick a decade: with more, plotters puts some between them.
 const TICKS: usize = 9;
 
-/// Draws lines over decades of both axes.
+/// Draws seconds by counts, over decades of both axes.
 pub(super) fn plot(title: &str, x_name: &str, y_name: &str, lines: &[Line]) -> Result<String> {
     let all = || lines.iter().flat_map(|line| line.points.iter().copied());
     let (x, y) = (decades(all().map(|point| point.0)), decades(all().map(|point| point.1)));
@@ -41,8 +41,8 @@ pub(super) fn plot(title: &str, x_name: &str, y_name: &str, lines: &[Line]) -> R
             .label_style(font(13))
             .x_labels(TICKS)
             .y_labels(TICKS)
-            .x_label_formatter(&|value| short(*value))
-            .y_label_formatter(&|value| short(*value))
+            .x_label_formatter(&|value| count(*value))
+            .y_label_formatter(&|value| time(*value))
             .x_desc(x_name)
             .y_desc(y_name)
             .draw()?;
@@ -71,27 +71,38 @@ pub(super) fn plot(title: &str, x_name: &str, y_name: &str, lines: &[Line]) -> R
     })
 }
 
-fn short(value: f64) -> String {
+fn count(value: f64) -> String {
     match value {
         value if value >= 1e6 => format!("{:.0} M", value / 1e6),
         value if value >= 1e3 => format!("{:.0} k", value / 1e3),
-        value if value >= 1.0 => format!("{value:.0}"),
-        value if value >= 1e-3 => format!("{:.0} ms", value * 1e3),
-        value => format!("{:.0} µs", value * 1e6),
+        value => format!("{value:.0}"),
+    }
+}
+
+fn time(seconds: f64) -> String {
+    match seconds {
+        seconds if seconds >= 1.0 => format!("{seconds:.0} s"),
+        seconds if seconds >= 1e-3 => format!("{:.0} ms", seconds * 1e3),
+        seconds => format!("{:.0} µs", seconds * 1e6),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Line, plot};
+    use super::{Line, plot, time};
 
     #[test]
     fn greater_values_stand_higher_and_further_right() {
         let line = Line { name: "page".into(), points: vec![(1e6, 0.001), (1e7, 0.01)] };
-        let svg = plot("t", "rows", "seconds", &[line]).unwrap();
+        let svg = plot("t", "rows", "time", &[line]).unwrap();
         assert!(svg.contains(r#"points="80,463 668,51 ""#), "{svg}");
         for tick in ["1 M", "10 M", "1 ms", "10 ms"] {
             assert!(svg.contains(&format!("\n{tick}\n")), "{tick}: {svg}");
         }
+    }
+
+    #[test]
+    fn ticks_of_time_have_units() {
+        assert_eq!([0.0001, 0.1, 1.0, 100.0].map(time), ["100 µs", "100 ms", "1 s", "100 s"]);
     }
 }

@@ -27,8 +27,7 @@ async fn main() -> anyhow::Result<()> {
             ColumnDefinition::number("tuition"),
             ColumnDefinition::boolean("open"),
         ]);
-    let mut limits = ResultLimits::default();
-    limits.rows_bytes = 1 << 30;
+    let limits = ResultLimits::default().with_rows_bytes(1 << 30);
     let base = format!("http://{}/resources", lab::programs::address()?);
     let mut options =
         DualResponseServerOptions::new(base).with_query("institutions", query).with_limits(limits);

@@ -3,7 +3,7 @@
 use axum::{Json, Router, extract::State, http::StatusCode, routing::post};
 use lab::programs::rows::{ROWS, SQL, STATE, pool};
 use serde::{Deserialize, Serialize};
-use sqlx::{AssertSqlSafe, PgPool};
+use sqlx::{AssertSqlSafe, FromRow, PgPool, Row as _, postgres::PgRow};
 
 #[derive(Deserialize)]
 struct Request {
@@ -11,7 +11,7 @@ struct Request {
     limit: i64,
 }
 
-#[derive(Serialize, sqlx::FromRow)]
+#[derive(Serialize)]
 struct Institution {
     id: i64,
     name: String,
@@ -21,6 +21,22 @@ struct Institution {
     enrollment: i32,
     tuition: f64,
     open: bool,
+}
+
+// Without the macros of sqlx: they compile all of sqlx a second time.
+impl FromRow<'_, PgRow> for Institution {
+    fn from_row(row: &PgRow) -> sqlx::Result<Self> {
+        Ok(Self {
+            id: row.try_get("id")?,
+            name: row.try_get("name")?,
+            city: row.try_get("city")?,
+            state: row.try_get("state")?,
+            control: row.try_get("control")?,
+            enrollment: row.try_get("enrollment")?,
+            tuition: row.try_get("tuition")?,
+            open: row.try_get("open")?,
+        })
+    }
 }
 
 #[derive(Serialize)]

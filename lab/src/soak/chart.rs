@@ -46,7 +46,9 @@ struct Panel {
 pub(super) fn draw(figures: &Figures) -> Result<String> {
     let minutes = figures.samples.last().map_or(1.0, |sample| sample.at).max(1.0) / 60.0;
     let (store, rate) = (&figures.about.store, figures.about.rate);
-    let title = format!("{minutes:.0} minutes, three replicas on {store}, {rate} visits a second");
+    let title = format!(
+        "{minutes:.0} minutes, three replicas on {store}, {rate} visits per second. Shaded: a fault, with its letter"
+    );
     let height = TOP + PANEL * i32::try_from(PANELS)?;
     picture::draw((WIDTH.unsigned_abs(), height.unsigned_abs()), &title, |area| {
         let (_, below) = area.split_vertically(TOP);
@@ -70,11 +72,15 @@ fn panels(samples: &[Sample]) -> [Panel; PANELS] {
         line("answered", &|it| Some(count(it.requests))),
         line("failed tries", &|it| Some(count(it.errors))),
     ];
-    let memory = vec![line("never killed", &|it| it.replicas[ELDEST].map(|body| body.rss_mib))];
+    let memory = vec![line("memory", &|it| it.replicas[ELDEST].map(|body| body.rss_mib))];
     [
-        Panel { title: "latency, ms", is_logarithmic: true, lines: latency },
-        Panel { title: "requests a second", is_logarithmic: false, lines: requests },
-        Panel { title: "resident memory, MiB", is_logarithmic: false, lines: memory },
+        Panel { title: "latency in ms, logarithmic (lower is better)", is_logarithmic: true, lines: latency },
+        Panel { title: "requests per second", is_logarithmic: false, lines: requests },
+        Panel {
+            title: "resident memory in MiB of the replica that was never killed (a flat line is better)",
+            is_logarithmic: false,
+            lines: memory,
+        },
     ]
 }
 

@@ -35,8 +35,10 @@ fn served(variable: &str) -> Option<String> {
 }
 
 fn model(url: &str, output: Option<StructuredOutput>) -> Result<OpenAiCompatible> {
-    let mut config = ProviderConfig::local().with_base_url(format!("{url}/v1")).with_model("local");
-    config.structured_output = output;
+    let config = ProviderConfig::local()
+        .with_base_url(format!("{url}/v1"))
+        .with_model("local")
+        .with_structured_output(output);
     Ok(OpenAiCompatible::new(config)?)
 }
 

@@ -87,6 +87,7 @@ pub(crate) fn check(project: &Project) -> Result<String> {
     let tested = snippets::tested(&project.root)?;
     let book = Book { root: &project.root, pages: &pages };
     let mut complaints = book.unlisted();
+    complaints.extend(book.unshown()?);
     let (mut links, mut rust) = (0, 0);
     for (name, page) in &pages {
         let wrong = page.links.iter().filter_map(|link| Some((link.line, book.broken(name, link)?)));
@@ -134,6 +135,26 @@ impl Book<'_> {
         let pages = self.pages.keys().filter(|page| page.starts_with("docs") && *page != Path::new(SUMMARY));
         let missing = pages.filter(|page| !listed.contains(*page));
         missing.map(|page| format!("{}: {SUMMARY} does not list it", page.display())).collect()
+    }
+
+    /// Returns a complaint for each picture that no page shows.
+    fn unshown(&self) -> Result<Vec<String>> {
+        let folder = Path::new("docs/images");
+        let shown: BTreeSet<PathBuf> = self
+            .pages
+            .iter()
+            .flat_map(|(name, page)| page.links.iter().map(move |link| (name, link)))
+            .map(|(name, link)| plain(&name.parent().unwrap_or(Path::new("")).join(&link.to)))
+            .collect();
+        let mut unshown = Vec::new();
+        for entry in fs::read_dir(self.root.join(folder)).context("could not read docs/images")? {
+            let picture = folder.join(entry?.file_name());
+            if !shown.contains(&picture) {
+                unshown.push(format!("{}: no page shows it", picture.display()));
+            }
+        }
+        unshown.sort();
+        Ok(unshown)
     }
 
     /// What is wrong with a link, if something is.
@@ -205,6 +226,22 @@ mod tests {
         let mut complaints = book.unlisted();
         complaints.extend(pages[name].links.iter().filter_map(|link| book.broken(name, link)));
         complaints
+    }
+
+    #[test]
+    fn pictures_that_no_page_shows_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let images = folder.path().join("docs/images");
+        fs::create_dir_all(&images).unwrap();
+        for name in ["dark.png", "old.png", "shown.svg"] {
+            fs::write(images.join(name), "").unwrap();
+        }
+        let guide = "![a](../images/shown.svg)";
+        let readme = "<picture><source srcset=\"docs/images/dark.png\"></picture>";
+        let pages = [("docs/guides/a.md", guide), ("README.md", readme)];
+        let pages = pages.map(|(name, text)| (PathBuf::from(name), Page::read(text))).into();
+        let book = Book { root: folder.path(), pages: &pages };
+        assert_eq!(book.unshown().unwrap(), ["docs/images/old.png: no page shows it"]);
     }
 
     #[test]

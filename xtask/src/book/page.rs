@@ -83,7 +83,14 @@ impl Page {
                     }
                 }
                 Event::Start(Tag::HtmlBlock) | Event::End(TagEnd::HtmlBlock) => {}
-                Event::Html(html) => comment = said(&html),
+                Event::Html(html) => {
+                    page.links.extend(pictures(&html, line(range.start)));
+                    comment = said(&html);
+                }
+                Event::InlineHtml(html) => {
+                    page.links.extend(pictures(&html, line(range.start)));
+                    comment = None;
+                }
                 _ => comment = None,
             }
         }
@@ -100,6 +107,13 @@ impl Page {
             numbered = format!("{name}-{number}");
         }
     }
+}
+
+/// The pictures of an HTML element.
+fn pictures(html: &str, line: usize) -> Vec<Link> {
+    let values = [" src=\"", " srcset=\""].into_iter().flat_map(|name| html.split(name).skip(1));
+    let paths = values.filter_map(|rest| rest.split('"').next());
+    paths.map(|path| Link { line, to: path.to_owned() }).collect()
 }
 
 /// What a comment says.
@@ -137,5 +151,15 @@ mod tests {
         assert_eq!(ignored.comment.as_deref(), Some("ignored: a sketch"));
         assert!(plain.is_rust() && !plain.is_ignored() && plain.comment.is_none());
         assert_eq!(plain.code, "fn a() {}\n");
+    }
+
+    #[test]
+    fn pictures_in_html_are_links() {
+        let page = Page::read(
+            "Text.\n\n<picture><source media=\"m\" srcset=\"dark.png\"><img src=\"a.png\" alt=\"A\"></picture>\n\n\
+             <picture>\n<img alt=\"B\" src=\"b.png\">\n</picture>\n",
+        );
+        let links: Vec<(usize, &str)> = page.links.iter().map(|link| (link.line, &*link.to)).collect();
+        assert_eq!(links, [(3, "dark.png"), (3, "a.png"), (6, "b.png")]);
     }
 }

@@ -45,7 +45,7 @@ pub(crate) fn main(options: &Options) -> Result<()> {
         ("reference", &|| Ok(Outcome::Found(crate::reference::check(&project)?))),
     ];
     let built: [Step<'_>; 4] = [
-        ("each feature alone", &|| Ok(Outcome::Found(crate::verify::each_feature(&project, |_| true)?))),
+        (crate::verify::FEATURES, &|| Ok(Outcome::Found(crate::verify::each_feature(&project, |_| true)?))),
         ("oldest Rust", &|| oldest_rust(&project, &crates)),
         ("semver", &|| semver(&project, &crates)),
         ("publish, dry", &|| publish(&project, options.quick)),

@@ -6,7 +6,7 @@ use antiphon_host::{
     Connection, Error, TaskHandle, TaskInfo, TaskStatus,
     model::{CallToolResult, Tool},
 };
-use antiphon_transport::revision;
+use antiphon_transport::revision::Revision;
 use anyhow::Result;
 use futures_util::StreamExt as _;
 use serde_json::Value;
@@ -36,7 +36,10 @@ pub(super) enum Ended {
 pub(super) async fn call(connection: &Connection, person: &Person, making: Making<'_>) -> Result<Ended> {
     let Making { server, tool, arguments, as_task, detach, timeout, log_level } = making;
     let info = connection.server().await;
-    let modern = info.revision.as_str() >= revision::ROUNDS;
+    let modern = match Revision::of(Some(info.revision.as_str())) {
+        Revision::Rounds => true,
+        Revision::Session => false,
+    };
     person.terminal().screen.show_logs_from(log_level.unwrap_or("off"));
     let mut call = connection.call(&tool.name, arguments);
     if let Some(level) = log_level {

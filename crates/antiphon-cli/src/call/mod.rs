@@ -9,7 +9,10 @@ mod show;
 
 use std::{path::PathBuf, time::Duration};
 
-use antiphon_host::{Connection, Error as HostError, HostLimits, model::Tool};
+use antiphon_host::{
+    Connection, Error as HostError, HostLimits,
+    model::{CallToolResult, ContentBlock, Tool},
+};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value, json};
@@ -190,10 +193,28 @@ impl Call {
                 print(json, &json!({"taskId": id}), || clean(&id));
                 Ok(Outcome::Done)
             }
-            Ended::Result(result) => print_result(connection, &result, json, options.save.as_deref(), name),
+            Ended::Result(result) => {
+                let outcome = print_result(connection, &result, json, options.save.as_deref(), name)?;
+                if outcome == Outcome::ToolFailed {
+                    self.hint_at_stderr(app, &result);
+                }
+                Ok(outcome)
+            }
+        }
+    }
+
+    /// Prints how to see the standard error of a program, if the error of the tool refers to it.
+    fn hint_at_stderr(&self, app: &App, result: &CallToolResult) {
+        let is_program = self.target.definition(&app.config).is_ok_and(|it| it.command.is_some());
+        let mut texts = result.content.iter().filter_map(ContentBlock::as_text);
+        if is_program && !app.verbose && texts.any(|text| text.text.contains(IN_STDERR)) {
+            eprintln!("hint: `--verbose` shows the standard error output of the server");
         }
     }
 }
+
+/// The part of an error by which an Antiphon server refers to its standard error, for example after a panic.
+const IN_STDERR: &str = "the standard error output of the server contains";
 
 /// Prints a hint if the tool failed because this host has no model.
 fn hint(error: &anyhow::Error) {

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use antiphon_host::Lifecycle;
-use antiphon_transport::revision;
+use antiphon_transport::revision::{self, Revision};
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
@@ -61,19 +61,19 @@ impl Definition {
     }
 
     pub(crate) fn lifecycle(&self) -> Result<Lifecycle> {
-        Ok(match self.revision.as_deref() {
-            None => Lifecycle::Auto,
-            Some(revision::ROUNDS) => Lifecycle::Modern,
-            Some(known) if revision::VERSIONS.contains(&known) => Lifecycle::Legacy,
-            Some(other) => {
+        let Some(version) = self.revision.as_deref() else { return Ok(Lifecycle::Auto) };
+        match Revision::of_published(version) {
+            Some(Revision::Rounds) => Ok(Lifecycle::Modern),
+            Some(Revision::Session) => Ok(Lifecycle::Legacy),
+            None => {
                 let message = format!(
-                    "`{other}` is not a supported protocol revision; write {} or {}",
+                    "`{version}` is not a supported protocol revision; write {} or {}",
                     revision::ROUNDS,
                     revision::SESSION
                 );
-                return Err(Misused(message).into());
+                Err(Misused(message).into())
             }
-        })
+        }
     }
 
     /// Describes the server in one line, without its secrets.
@@ -148,6 +148,17 @@ mod tests {
         let error = expand("${NO_SUCH_VARIABLE_HERE}").unwrap_err().to_string();
         assert!(error.contains("NO_SUCH_VARIABLE_HERE"), "{error}");
         assert!(expand("${OPEN").is_err());
+    }
+
+    #[test]
+    fn lifecycle_rejects_an_unknown_revision() {
+        let lifecycle = |revision: &str| {
+            Definition { revision: Some(revision.into()), ..Definition::default() }.lifecycle().ok()
+        };
+        assert_eq!(lifecycle(revision::ROUNDS), Some(Lifecycle::Modern));
+        assert_eq!(lifecycle(revision::SESSION), Some(Lifecycle::Legacy));
+        assert_eq!(lifecycle("2024-11-05"), Some(Lifecycle::Legacy));
+        assert_eq!(lifecycle("2027-01-01"), None);
     }
 
     #[test]

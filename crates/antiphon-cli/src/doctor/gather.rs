@@ -1,11 +1,16 @@
 //! Collects facts about a server. Does not call tools.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
 
-use antiphon_host::{Connection, Endpoint, Error as HostError, Form, HostBuilder, Lifecycle, Page, Shown};
+use antiphon_host::{
+    Connection, Endpoint, Error as HostError, Form, HostBuilder, Lifecycle, Page, Shown, StrayOutput,
+};
 use antiphon_llm::{BoxFuture, Error as ModelError, Model, Reply, Request};
-use antiphon_transport::revision;
 use anyhow::Result;
+use clap::ValueEnum as _;
 use serde_json::Value;
 use tokio::time::timeout;
 
@@ -18,7 +23,7 @@ use crate::{
     exit,
     global::App,
     secrets,
-    target::{ConnectionArgs, Revision},
+    target::{ConnectionArgs, ProtocolChoice},
 };
 
 /// Timeout to connect to a server, and to list its items. `npx` can need time to download the server.
@@ -38,9 +43,20 @@ impl Model for Nobody {
     }
 }
 
+/// The first line that a program wrote to standard output, and that is not an MCP message.
+type Stray = Arc<Mutex<Option<StrayOutput>>>;
+
+/// Returns a host without capabilities that stores stray output in `stray`.
+fn bare_host(stray: &Stray) -> HostBuilder {
+    let kept = Arc::clone(stray);
+    App::host().with_stray_output(move |stray| {
+        kept.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| stray.clone());
+    })
+}
+
 /// Returns a host with all capabilities, so that the server lists all its tools.
-fn able() -> HostBuilder {
-    App::host()
+fn able(stray: &Stray) -> HostBuilder {
+    bare_host(stray)
         .with_model(Nobody)
         .with_forms(|_: Form| async { Shown::Cancel })
         .with_pages(|_: Page| async { false })
@@ -57,20 +73,26 @@ pub(crate) async fn gather(app: &App, server: &str, reach: &ConnectionArgs) -> R
         Kind::Http(url) | Kind::Sse(url) | Kind::WebSocket(url) => Some(url),
         Kind::Program(_) => None,
     };
-    // Test each revision, unless the user selected one.
-    let wanted = |lifecycle| reach.revision.is_none_or(|it| Revision::lifecycle(Some(it)) == lifecycle);
-    let revisions = [(revision::ROUNDS, Lifecycle::Modern), (revision::SESSION, Lifecycle::Legacy)];
-    for (asked, lifecycle) in revisions.into_iter().filter(|(_, lifecycle)| wanted(*lifecycle)) {
-        let (attempt, connection) = attempt(&endpoint, url, asked, lifecycle).await;
+    let stray = Stray::default();
+    for choice in ProtocolChoice::value_variants() {
+        // Test each revision, unless the user selected one.
+        if reach.revision.is_some_and(|selected| selected != *choice) {
+            continue;
+        }
+        let lifecycle = choice.lifecycle();
+        let (attempt, connection) = attempt(&endpoint, url, choice.version(), lifecycle, &stray).await;
         report.attempts.push(attempt);
         let Some(connection) = connection else { continue };
         // The newest revision is tried first.
         if report.declared.is_none() {
             report.declared = Some(declared(&connection).await);
-            report.bare_tools = bare(&endpoint, lifecycle).await;
+            report.bare_tools = bare(&endpoint, lifecycle, &stray).await;
         }
         connection.close().await;
     }
+    let stray = stray.lock().unwrap_or_else(PoisonError::into_inner).take();
+    // Users share reports, so remove secrets.
+    report.stray = stray.map(|stray| secrets::in_output(stray.line()));
     if let Kind::Http(url) = kind {
         report.web = web::probe(url, &definition, reach).await;
     }
@@ -82,9 +104,10 @@ async fn attempt(
     url: Option<&str>,
     asked: &'static str,
     lifecycle: Lifecycle,
+    stray: &Stray,
 ) -> (Attempt, Option<Connection>) {
     let begun = Instant::now();
-    let host = able().with_lifecycle(lifecycle).build();
+    let host = able(stray).with_lifecycle(lifecycle).build();
     let connected = timeout(PATIENCE, host.connect(endpoint.clone())).await;
     let took = begun.elapsed();
     let failed = |failure| Attempt { asked, took, ended: Err(failure), capabilities: Value::Null };
@@ -112,11 +135,17 @@ async fn attempt(
 
 /// Returns the root cause of an error. The errors above it only name the operation that failed.
 fn cause(error: &HostError) -> String {
-    let mut cause: &dyn std::error::Error = error;
+    let mut cause: &(dyn std::error::Error + 'static) = error;
+    let mut above = None;
     while let Some(next) = cause.source() {
+        above = Some(cause);
         cause = next;
     }
-    cause.to_string()
+    match above {
+        // A line of output does not say what failed.
+        Some(above) if cause.is::<StrayOutput>() => format!("{above}: {cause}"),
+        _ => cause.to_string(),
+    }
 }
 
 async fn declared(connection: &Connection) -> Declared {
@@ -158,14 +187,15 @@ async fn declared(connection: &Connection) -> Declared {
 async fn listed<T>(listing: impl Future<Output = antiphon_host::Result<Vec<T>>>) -> Result<Vec<T>, String> {
     match timeout(PATIENCE, listing).await {
         Ok(Ok(items)) => Ok(items),
-        Ok(Err(error)) => Err(format!("{:#}", anyhow::Error::from(error))),
+        // The error can contain a line that the program printed. Users share reports, so remove secrets.
+        Ok(Err(error)) => Err(secrets::in_output(&format!("{:#}", anyhow::Error::from(error)))),
         Err(_) => Err(format!("no response within {PATIENCE:?}")),
     }
 }
 
 /// Lists the tools for a host without capabilities.
-async fn bare(endpoint: &Endpoint, lifecycle: Lifecycle) -> Option<Vec<String>> {
-    let host = App::host().with_lifecycle(lifecycle).build();
+async fn bare(endpoint: &Endpoint, lifecycle: Lifecycle, stray: &Stray) -> Option<Vec<String>> {
+    let host = bare_host(stray).with_lifecycle(lifecycle).build();
     let connection = timeout(PATIENCE, host.connect(endpoint.clone())).await.ok()?.ok()?;
     let tools = listed(connection.tools()).await.ok();
     connection.close().await;

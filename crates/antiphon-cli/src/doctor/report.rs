@@ -15,6 +15,8 @@ pub(crate) struct Report {
     /// The names of the tools that the server lists for a host without capabilities.
     pub(crate) bare_tools: Option<Vec<String>>,
     pub(crate) web: Option<Web>,
+    /// A line that the program wrote to standard output, and that is not an MCP message.
+    pub(crate) stray: Option<String>,
 }
 
 /// An attempt to connect.

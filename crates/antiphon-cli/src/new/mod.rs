@@ -51,6 +51,11 @@ impl New {
             let message = format!("{} exists and is not empty; choose another name", self.folder.display());
             return Err(Misused(message).into());
         }
+        if !PUBLISHED && self.path.is_none() {
+            let message =
+                "Antiphon is not on crates.io yet; pass `--path` with the folder of Antiphon's source";
+            return Err(Misused(message.into()).into());
+        }
         let path = self.path.as_deref().map(|path| source(path, &folder)).transpose()?;
         let files = Project { name: &name, http: self.http, path: path.as_deref() }.files();
         for (file, text) in &files {
@@ -61,12 +66,6 @@ impl New {
             }
             fs::write(&file, text).with_context(unwritable)?;
         }
-        let buildable = PUBLISHED || self.path.is_some();
-        if !buildable {
-            eprintln!(
-                "hint: Antiphon is not on crates.io yet, so the project does not build; delete it, and create it again with `--path` and the folder of Antiphon's source"
-            );
-        }
         if app.json {
             let names: Vec<&str> = files.iter().map(|(file, _)| *file).collect();
             let made = json!({"folder": folder.display().to_string(), "files": names});
@@ -75,9 +74,6 @@ impl New {
         }
         let call = if self.http { "cargo run" } else { "antiphon call \"cargo run --quiet\" greet" };
         eprintln!("created {} in {}", name, self.folder.display());
-        if !buildable {
-            return Ok(Outcome::Done);
-        }
         eprintln!("next: cd {}", shell_words::quote(&self.folder.to_string_lossy()));
         eprintln!("      cargo test");
         eprintln!("      {call}");

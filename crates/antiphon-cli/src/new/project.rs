@@ -101,6 +101,8 @@ mod tests {
             for path in [None, Some(Path::new("../antiphon"))] {
                 for (file, text) in (Project { name: "my-server", http, path }).files() {
                     assert!(!text.contains("{{"), "{file}:\n{text}");
+                    let version = format!("antiphon = {{ version = \"{}\"", version());
+                    assert!(file != "Cargo.toml" || path.is_some() || text.contains(&version), "{text}");
                 }
             }
         }

@@ -20,7 +20,12 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 
 use self::{answers::Answers, terminal::Terminal};
-use crate::{config::ModelChoice, exit::Outcome, global::App, print::clean};
+use crate::{
+    config::ModelChoice,
+    exit::{self, Outcome},
+    global::App,
+    print::clean,
+};
 
 /// Options for answering questions.
 #[derive(Clone, Debug, Args)]
@@ -92,11 +97,14 @@ impl Person {
 
     /// Returns a host builder that uses this `Person` for questions.
     pub(crate) fn host(&self, app: &App, answering: &Answering) -> Result<HostBuilder> {
-        let screen = self.clone();
+        let (screen, strays) = (self.clone(), self.clone());
         let mut host = App::host()
             .with_forms(Asking(self.clone()))
             .with_pages(pages::Opening(self.clone()))
-            .with_events(move |event| screen.terminal().screen.tell(&event));
+            .with_events(move |event| screen.terminal().screen.tell(&event))
+            .with_stray_output(move |stray| {
+                strays.terminal().screen.line(&format!("warning: {}", App::describe(stray)));
+            });
         if self.0.present && self.0.answers.is_none() {
             host = host.with_form(board::KEY, board::Playing(self.clone()));
         }
@@ -154,7 +162,7 @@ impl Person {
             Ok(outcome) => Ok(self.outcome(outcome)),
             Err(error) => match self.outcome(Outcome::ToolFailed) {
                 outcome @ (Outcome::Unanswered | Outcome::Interrupted) => {
-                    eprintln!("error: {}", clean(&format!("{error:#}")));
+                    eprintln!("error: {}", clean(&exit::told(&error)));
                     Ok(outcome)
                 }
                 _ => Err(error),

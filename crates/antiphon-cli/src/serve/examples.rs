@@ -1,5 +1,7 @@
 //! The examples that `antiphon serve` can run.
 
+use std::time::Duration;
+
 use antiphon::{
     ServerBuilder,
     http::{HttpConfig, ServeConfig, shutdown_signal},
@@ -7,9 +9,10 @@ use antiphon::{
 };
 use antiphon_results::DualResponseServerOptions;
 use antiphon_store::{Backend, QueueConfig};
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
+use sqlx::Connection as _;
+use tokio::{net::TcpListener, time::timeout};
 
 use super::Serve;
 use crate::{
@@ -17,6 +20,9 @@ use crate::{
     global::App,
     print,
 };
+
+/// The maximum time to connect to a database.
+const DATABASE: Duration = Duration::from_secs(30);
 
 /// An example.
 struct Example {
@@ -120,7 +126,14 @@ async fn institutions(
     listener: TcpListener,
 ) -> Result<()> {
     let database = serve.database.as_deref().unwrap_or_default();
-    let pool = sqlx::PgPool::connect(database).await.context("the database cannot be reached")?;
+    let unreachable = "the database cannot be reached";
+    // A pool repeats a refused connection for 30 seconds, and its error does not contain the cause.
+    let Ok(connected) = timeout(DATABASE, sqlx::PgConnection::connect(database)).await else {
+        bail!("{unreachable}: it did not answer within {DATABASE:?}; check the address of `--database`");
+    };
+    // The connection was only a test.
+    let _ = connected.context(unreachable)?.close().await;
+    let pool = sqlx::PgPool::connect(database).await.context(unreachable)?;
     institutions::data::prepare(&pool).await.context("the table of institutions could not be created")?;
     let options = DualResponseServerOptions::new(format!("http://{}/resources", listener.local_addr()?))
         .with_store(antiphon_results::SharedStore::new(backend));

@@ -9,9 +9,9 @@ use tokio::sync::Notify;
 
 use super::{
     feed::Feed,
-    questions::chain,
     session::{Session, Wanted, is_legacy},
 };
+use crate::exit;
 
 /// The maximum time to wait for the response to the cancellation of a task.
 const GOODBYE: Duration = Duration::from_secs(5);
@@ -43,7 +43,8 @@ pub(super) async fn run(session: &Arc<Session>, call: &str, wanted: Wanted, canc
     match ended {
         Some(Ok(result)) => feed.tell("result", result_of(session, call, &result)),
         Some(Err(error)) => {
-            feed.tell("failed", json!({"call": call, "error": chain(&error), "hint": hint(&error)}));
+            let hint = hint(&error);
+            feed.tell("failed", json!({"call": call, "error": exit::told(&error.into()), "hint": hint}));
         }
         None => feed.tell("cancelled", json!({"call": call})),
     }
@@ -144,6 +145,9 @@ fn hint(error: &Error) -> Option<&'static str> {
         Error::Lost { .. } => "The server may have stopped; look at its log before you call again.",
         Error::TaskUnknown { .. } => "The task has expired. Call the tool again.",
         Error::PagesRequired(_) => "Call again, and open the page it asks for.",
+        Error::Server { code: -32602, message, .. } if message.contains("requestState") => {
+            "Call the tool again. Often the server was restarted with a new random key."
+        }
         // The method does not exist, or the client did not declare sampling.
         Error::Server { code: -32601 | -32021, .. } => {
             "If the tool needs a model, start `antiphon studio` with `--model` or `--model-url`."

@@ -187,7 +187,7 @@ impl Model for Watched {
 }
 
 /// Formats an error and its causes in one line.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
+fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

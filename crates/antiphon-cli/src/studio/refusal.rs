@@ -48,7 +48,7 @@ impl From<anyhow::Error> for Refusal {
             Some(HostError::Unauthorized { .. }) => {
                 format!("{error}. Start `antiphon studio` with this server and `--token`.")
             }
-            _ => format!("{error:#}"),
+            _ => exit::told(&error),
         };
         Self::new(StatusCode::BAD_GATEWAY, message)
     }

@@ -7,7 +7,7 @@ use std::sync::{
 
 use antiphon_host::{Connection, Event, HostLimits, model::Tool};
 use antiphon_llm::Model;
-use antiphon_transport::revision;
+use antiphon_transport::revision::Revision;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
@@ -59,10 +59,15 @@ impl Session {
         let feed = Arc::new(Feed::new());
         let asks = Arc::new(Asks::new(&id, Arc::clone(&feed)));
         let questions = PendingQuestions::new(Arc::clone(&feed), Arc::clone(&asks));
+        let strays = Arc::clone(&feed);
         let mut host = App::host()
             .with_forms(questions.clone())
             .with_pages(questions.clone())
             .with_events(listener(Arc::clone(&feed)))
+            .with_stray_output(move |stray| {
+                let line = json!({"level": "warning", "logger": null, "data": App::describe(stray)});
+                strays.tell("log", line);
+            })
             .with_limits(HostLimits::default().with_rounds(ROUNDS));
         let name = model.as_ref().map(|model| model.name().to_owned());
         if let Some(model) = model {
@@ -156,8 +161,10 @@ impl Session {
 
 /// Returns whether the server sends questions during a call instead of in its response.
 pub(super) fn is_legacy(revision: &str) -> bool {
-    // Revisions are dates, so they sort as text.
-    revision < revision::ROUNDS
+    match Revision::of(Some(revision)) {
+        Revision::Session => true,
+        Revision::Rounds => false,
+    }
 }
 
 /// Returns a listener that sends the server's events to the web page.

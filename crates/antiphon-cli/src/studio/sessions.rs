@@ -9,6 +9,7 @@ use std::{
 use antiphon_llm::Model;
 use antiphon_transport::revision;
 use axum::http::StatusCode;
+use clap::ValueEnum as _;
 use serde_json::{Value, json};
 
 use super::{refusal::Refusal, session::Session};
@@ -16,7 +17,7 @@ use crate::{
     config::{Config, Kind},
     exit::Misused,
     global::App,
-    target::{ConnectionArgs, Revision, Target},
+    target::{ConnectionArgs, ProtocolChoice, Target},
 };
 
 /// The maximum number of connections.
@@ -64,10 +65,7 @@ impl Sessions {
         json!({
             "servers": servers,
             "first": self.first.as_ref().map(|(server, _)| server),
-            "revision": revision.map(|revision| match revision {
-                Revision::Modern => revision::ROUNDS,
-                Revision::Legacy => revision::SESSION,
-            }),
+            "revision": revision.map(ProtocolChoice::version),
             "model": self.model.as_deref().map(Model::name),
         })
     }
@@ -81,15 +79,14 @@ impl Sessions {
             Some((first, reach)) if first == server => reach.clone(),
             _ => ConnectionArgs::default(),
         };
-        reach.revision = match revision {
-            None => None,
-            Some(revision::ROUNDS) => Some(Revision::Modern),
-            Some(revision::SESSION) => Some(Revision::Legacy),
-            Some(other) => {
-                let message = format!("`{other}` is not supported; use 2026-07-28 or 2025-11-25");
-                return Err(Refusal::new(StatusCode::BAD_REQUEST, message));
-            }
+        let choice = |version: &str| {
+            ProtocolChoice::from_str(version, false).map_err(|_| {
+                let (modern, legacy) = (revision::ROUNDS, revision::SESSION);
+                let message = format!("`{version}` is not supported; use {modern} or {legacy}");
+                Refusal::new(StatusCode::BAD_REQUEST, message)
+            })
         };
+        reach.revision = revision.map(choice).transpose()?;
         self.make_room().await?;
         let target = Target { server: server.trim().to_owned(), reach };
         let connecting = Session::connect(&self.app, self.model.clone(), new_id()?, &target);

@@ -120,6 +120,58 @@ async fn program_that_stops_is_shown_with_its_exit_status_and_standard_error() {
     assert!(!long.err.contains("99980\n"), "{long:?}");
 }
 
+/// A server that prints, written by hand. It returns an error from its tool.
+#[cfg(unix)]
+const PRINTS: &str = r#"
+echo 'connected with --token sesame'
+read x
+echo '{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"prints","version":"1"}}}'
+read x
+read x
+echo '{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"work","description":"Works","inputSchema":{"type":"object"}}]}}'
+read x
+echo '{"jsonrpc":"2.0","id":2,"result":{"isError":true,"content":[{"type":"text","text":"the tool failed unexpectedly: its code panicked; the standard error output of the server contains the panic message"}]}}'
+cat > /dev/null
+"#;
+
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn text_on_standard_output_is_shown_without_secrets() {
+    let folder = Folder::new();
+    folder.write("prints.sh", PRINTS);
+    let line = "standard output that is not an MCP message: `connected with --token ***";
+    let old = ["sh prints.sh", "--revision", "2025-11-25"];
+    let tools = folder.run(&[&["tools"][..], &old].concat()).await;
+    assert_eq!(tools.code, Some(0), "{tools:?}");
+    assert!(tools.err.contains(&format!("warning: the program wrote a line to {line}")), "{tools:?}");
+    let doctor = folder.run(&[&["doctor"][..], &old].concat()).await;
+    assert!(doctor.out.contains(&format!("warning  wrote a line to {line}")), "{doctor:?}");
+    assert!(doctor.out.contains("hint: a server must write logs to standard error"), "{doctor:?}");
+    let call = folder.run(&["call", "--revision", "2025-11-25", "sh prints.sh", "work"]).await;
+    assert!(call.code == Some(4) && call.err.contains(line), "{call:?}");
+    assert!(call.err.contains("hint: `--verbose` shows the standard error output"), "{call:?}");
+    assert!(!format!("{tools:?}{doctor:?}{call:?}").contains("sesame"), "{tools:?}{doctor:?}{call:?}");
+}
+
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn program_that_is_not_a_server_is_named_as_such() {
+    let folder = Folder::new();
+    // With long lines, the limit in bytes is reached after fewer lines.
+    let yes = format!("yes {}", "y".repeat(2000));
+    for (program, part, hint) in [
+        ("cat", "sent the host's own request back", "hint: with Docker, use `docker run -i`"),
+        (yes.as_str(), "which begins with `yyy", "hint: the server may need another argument"),
+    ] {
+        for (command, code) in [("tools", 6), ("doctor", 1)] {
+            let ended =
+                tokio::time::timeout(Duration::from_secs(30), folder.run(&[command, program])).await.unwrap();
+            assert_eq!(ended.code, Some(code), "{ended:?}");
+            assert!(ended.whole().contains(part) && ended.whole().contains(hint), "{ended:?}");
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connection_error_names_its_cause_and_what_to_do() {
     let (folder, served) = (Folder::new(), Served::start().await);

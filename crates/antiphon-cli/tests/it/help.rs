@@ -568,6 +568,14 @@ async fn wrong_use_says_what_to_do() {
 
     For more information, try '--help'.
     ");
+    let prompt = folder.run(&["prompts", "notes", "summarize", "--name", "fern"]).await;
+    assert!(prompt.code == Some(2) && prompt.err.contains("as '--arg NAME=VALUE'"), "{prompt:?}");
+    assert!(!prompt.err.contains("similar"), "{prompt:?}");
+    let typo = folder.run(&["prompts", "notes", "summarize", "--revisin", "2025-11-25"]).await;
+    assert!(typo.code == Some(2) && typo.err.contains("'--revision'"), "{typo:?}");
+    assert!(!typo.err.contains("NAME=VALUE'"), "{typo:?}");
+    let tasks = folder.run(&["tasks", "reports"]).await;
+    assert!(tasks.code == Some(2) && tasks.err.contains("tip: 'antiphon tasks list SERVER'"), "{tasks:?}");
     assert_snapshot!(folder.run(&["doctor", "nine"]).await.whole(), @"
     exit 2
     --- out

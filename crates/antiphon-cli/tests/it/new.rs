@@ -14,16 +14,20 @@ fn workspace() -> &'static Path {
 #[tokio::test]
 async fn project_is_rendered_for_its_transport() {
     let folder = Folder::new();
-    let made = folder.run(&["new", "my-hello"]).await;
-    assert_snapshot!(made.whole(), @r#"
-    exit 0
+    let refused = folder.run(&["new", "my-hello"]).await;
+    assert_snapshot!(refused.whole(), @"
+    exit 2
     --- out
     --- err
-    hint: Antiphon is not on crates.io yet, so the project does not build; delete it, and create it again with `--path` and the folder of Antiphon's source
-    created my-hello in my-hello
-    "#);
+    error: Antiphon is not on crates.io yet; pass `--path` with the folder of Antiphon's source
+    ");
+    assert!(!folder.path().join("my-hello").exists(), "a project that does not build is not created");
+    let made = folder.run(&["new", "my-hello", "--path", workspace().to_str().unwrap()]).await;
+    assert_eq!(made.code, Some(0), "{made:?}");
     let read = |path: &str| std::fs::read_to_string(folder.path().join(path)).unwrap();
-    assert_snapshot!(read("my-hello/Cargo.toml"), @r#"
+    let manifest = read("my-hello/Cargo.toml");
+    let source = manifest.split('"').find(|part| part.ends_with("/crates/antiphon")).unwrap().to_owned();
+    assert_snapshot!(manifest.replace(&source, "[source]"), @r#"
     [package]
     name = "my-hello"
     version = "0.1.0"
@@ -32,20 +36,20 @@ async fn project_is_rendered_for_its_transport() {
     publish = false
 
     [dependencies]
-    antiphon = { version = "0.1" }
+    antiphon = { path = "[source]" }
     schemars = "1"
     serde = { version = "1", features = ["derive"] }
     tokio = { version = "1", features = ["macros", "rt-multi-thread"] }
 
     [dev-dependencies]
-    antiphon = { version = "0.1", features = ["testing"] }
+    antiphon = { path = "[source]", features = ["testing"] }
     serde_json = "1"
 
     # A workspace of its own, wherever its folder is.
     [workspace]
     "#);
     assert!(read("my-hello/src/main.rs").contains("my_hello::server().build()?.serve_stdio()"));
-    assert!(read("my-hello/README.md").contains("Until that is published"));
+    assert!(read("my-hello/README.md").contains("It is built from Antiphon's source"));
     assert!(!read("my-hello/Dockerfile").contains("EXPOSE"));
 
     let made = folder.run(&["new", "built", "--path", workspace().to_str().unwrap()]).await;

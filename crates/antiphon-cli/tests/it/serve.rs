@@ -26,6 +26,10 @@ async fn examples_are_listed_and_wrong_ones_refused() {
     assert!(unknown.err.contains("are checkout, institutions, onboarding, play_ttt"), "{unknown:?}");
     let bare = folder.run(&["serve", "institutions"]).await;
     assert!(bare.code == Some(2) && bare.err.contains("--database"), "{bare:?}");
+    let down = ["--http", "127.0.0.1:0", "--database", "postgres://ada@127.0.0.1:1/school"];
+    let down = folder.run(&[&["serve", "institutions"][..], &down].concat()).await;
+    assert!(down.err.contains("the database cannot be reached"), "{down:?}");
+    assert!(down.err.contains("Connection refused"), "{down:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -24,7 +24,7 @@ async fn output_that_nobody_reads_is_no_failure() {
         &["doctor", &served.mcp, "--json"],
         &["connect", "school", &served.mcp],
         &["connect", "--remove", "school", "--json"],
-        &["new", "hello", "--json"],
+        &["new", "hello", "--path", concat!(env!("CARGO_MANIFEST_DIR"), "/../.."), "--json"],
         &["results", set],
         &["results", set, "--json"],
         &["results", "export", set],

@@ -7,12 +7,10 @@ mod watching;
 
 use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
+use antiphon_transport::revision::Revision;
 use rmcp::{
     RoleClient,
-    model::{
-        CompleteResult, GetPromptResult, Prompt, ProtocolVersion, ReadResourceResult, Resource,
-        ResourceTemplate, ServerPeerInfo, Tool,
-    },
+    model::{CompleteResult, GetPromptResult, Prompt, ReadResourceResult, Resource, ResourceTemplate, Tool},
     service::Peer,
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -80,7 +78,8 @@ impl Connection {
         limits: HostLimits,
         #[cfg(feature = "results")] results: antiphon_results::client::DualResponseClient,
     ) -> Result<Self> {
-        let running = Arc::new(endpoint.connect(&answering, lifecycle).await?);
+        let running = endpoint.connect(&answering, lifecycle, limits.connect_timeout).await?;
+        let running = Arc::new(running);
         let watching = Watching::begin(&running, &answering).await;
         let live = Mutex::new(Live { running, watching });
         let inner = Inner {
@@ -244,7 +243,8 @@ impl Connection {
         let mut wait = inner.limits.backoff;
         let mut tries = 0;
         let running = loop {
-            match inner.endpoint.connect(&inner.answering, inner.lifecycle).await {
+            let limit = inner.limits.connect_timeout;
+            match inner.endpoint.connect(&inner.answering, inner.lifecycle, limit).await {
                 Ok(running) => break Arc::new(running),
                 // Do not retry after a failed authorization, so that the user is not asked several times.
                 Err(error @ (Error::Unauthorized { .. } | Error::Authorization { .. })) => return Err(error),
@@ -323,8 +323,11 @@ pub(crate) fn jittered(wait: Duration) -> Duration {
 }
 
 fn is_modern(peer: &Peer<RoleClient>) -> bool {
-    peer.peer_info()
-        .is_some_and(|info: Arc<ServerPeerInfo>| info.protocol_version >= ProtocolVersion::V_2026_07_28)
+    let Some(info) = peer.peer_info() else { return false };
+    match Revision::of(Some(info.protocol_version.as_str())) {
+        Revision::Rounds => true,
+        Revision::Session => false,
+    }
 }
 
 impl fmt::Debug for Connection {

@@ -73,18 +73,24 @@ async fn exchange(
         Some(timeout) => PeerRequestOptions::with_timeout(timeout),
         None => PeerRequestOptions::no_options(),
     };
+    // A program that prints to its standard output can make its own response unreadable.
+    // Lines from before the request, such as a banner, are not the cause.
+    let strays = inner.answering.events.strays();
+    let lines = strays.lines();
+    let stray = || strays.since(lines);
+    let lost = || Error::Lost { method: named(), stray: stray() };
     let failed = |error: ServiceError| match error {
         ServiceError::McpError(error) => {
             Error::Server { code: error.code.0, message: error.message.into_owned(), data: error.data }
         }
-        ServiceError::Timeout { timeout } => Error::Timeout { method: named(), after: timeout },
-        #[cfg(feature = "http")]
-        ServiceError::TransportSend(error) => {
-            inner.endpoint.refused(&error).unwrap_or_else(|| Error::Lost { method: named() })
+        ServiceError::Timeout { timeout } => {
+            Error::Timeout { method: named(), after: timeout, stray: stray() }
         }
+        #[cfg(feature = "http")]
+        ServiceError::TransportSend(error) => inner.endpoint.refused(&error).unwrap_or_else(lost),
         #[cfg(not(feature = "http"))]
-        ServiceError::TransportSend(_) => Error::Lost { method: named() },
-        ServiceError::TransportClosed | ServiceError::Cancelled { .. } => Error::Lost { method: named() },
+        ServiceError::TransportSend(_) => lost(),
+        ServiceError::TransportClosed | ServiceError::Cancelled { .. } => lost(),
         error => malformed(&error),
     };
     let handle = peer.send_cancellable_request(typed, sent).await.map_err(failed)?;

@@ -15,6 +15,8 @@ mod http;
 mod legacy_tasks_layer;
 mod lifecycle;
 mod pages;
+#[cfg(all(feature = "process", unix))]
+mod programs;
 #[cfg(all(feature = "http", feature = "results"))]
 mod results;
 mod support;

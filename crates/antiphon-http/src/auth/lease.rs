@@ -7,7 +7,7 @@ use std::{
 
 use antiphon_transport::{
     guard::{Lease, LeaseWatch},
-    headers::METHOD,
+    streamable::METHOD,
 };
 use axum::{body::Body, extract::ConnectInfo, response::Response};
 use futures_util::StreamExt as _;

@@ -1,40 +1,108 @@
-//! Handles one request over streamable HTTP.
+//! The route of streamable HTTP, and the handling of one request.
 
-use std::{sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use axum::{
     body::Body,
     extract::Request,
     http::{Method, StatusCode, header},
     response::{IntoResponse as _, Response},
+    routing::{MethodRouter, any},
 };
 use http::{HeaderMap, request::Parts};
 use rmcp::{
     ServerHandler,
-    transport::streamable_http_server::{StreamableHttpServerConfig, session::SessionManager},
+    transport::streamable_http_server::{
+        StreamableHttpServerConfig, StreamableHttpService, session::SessionManager,
+    },
 };
 
 use antiphon_transport::{
-    drain::Flight,
-    headers::{LAST_EVENT, METHOD, SESSION, VERSION},
+    drain::{Drain, Flight},
     jitter,
     revision::Revision,
-    streamable::{RejectionSlot, Streamable},
+    streamable::{LAST_EVENT, METHOD, RejectionSlot, SESSION, Streamable, VERSION},
 };
 
 use super::{
-    Application, HttpConfig,
+    Application, HttpConfig, SharedSessions,
     local::LocalSessions,
     request::{self, Bodies, Question},
-    services::Services,
     shared::Sessions,
 };
-use crate::body::Held;
+use crate::serve::Held;
+
+/// Creates an axum route that serves MCP over streamable HTTP.
+///
+/// `service` creates a handler for each session, and for each request outside of a session. With `sessions`, replicas
+/// share the MCP 2025-11-25 sessions. Without `sessions`, all requests of a session must arrive at the process that
+/// opened the session.
+///
+/// For a server of the crate `antiphon`, use `Server::router`, which contains this route. Use this function for your
+/// own handler of the SDK:
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use antiphon_http::{Application, HttpConfig, endpoint};
+/// use antiphon_transport::drain::Drain;
+/// use rmcp::ServerHandler;
+/// use tokio_util::sync::CancellationToken;
+///
+/// struct App(Drain);
+///
+/// impl Application for App {
+///     fn drain(&self) -> &Drain {
+///         &self.0
+///     }
+/// }
+///
+/// struct Tools;
+///
+/// impl ServerHandler for Tools {}
+///
+/// let app = Arc::new(App(Drain::new(CancellationToken::new())));
+/// let config = HttpConfig::default();
+/// let router: axum::Router = axum::Router::new().route(config.path(), endpoint(app, || Tools, None, &config));
+/// # let _ = router;
+/// ```
+pub fn endpoint<S: ServerHandler>(
+    app: Arc<dyn Application>,
+    service: impl Fn() -> S + Clone + Send + Sync + 'static,
+    sessions: Option<&SharedSessions>,
+    config: &HttpConfig,
+) -> MethodRouter {
+    // Axum clones routes for every request, so each route has only one handle.
+    match sessions {
+        Some(shared) if config.sessions => {
+            let sessions = Sessions::new(Arc::clone(&app), shared.replicas(), config);
+            let endpoint = Arc::new(Endpoint::replicated(app, service, config, sessions));
+            any(move |request: Request| {
+                let endpoint = Arc::clone(&endpoint);
+                async move { endpoint.serve(request).await }
+            })
+        }
+        _ => {
+            let endpoint = Arc::new(Endpoint::alone(app, service, config));
+            any(move |request: Request| {
+                let endpoint = Arc::clone(&endpoint);
+                async move { endpoint.serve(request).await }
+            })
+        }
+    }
+}
 
 /// The endpoint, with sessions of this process or of all replicas.
-pub(super) struct Endpoint<S, M> {
+///
+/// It has two services of the SDK, because a service has a single cancellation token. When it is cancelled, the
+/// service answers its requests in flight with an error.
+struct Endpoint<S, M> {
     app: Arc<dyn Application>,
-    services: Services<S, M>,
+    drain: Drain,
+    /// Handles requests that are in flight until they are answered. They can finish until the server stops.
+    calls: StreamableHttpService<S, M>,
+    /// Handles requests for streams on which the client only listens. They end when the server drains.
+    streams: StreamableHttpService<S, M>,
     sessions: Arc<M>,
     bodies: Bodies,
     /// Whether a session belongs to the caller that began it.
@@ -65,12 +133,18 @@ impl<S: ServerHandler, M: SessionManager> Endpoint<S, M> {
         settings: StreamableHttpServerConfig,
         sessions: Arc<M>,
     ) -> Self {
+        let drain = app.drain().clone();
+        let handler = move || io::Result::Ok(service());
+        let streams = settings.clone().with_cancellation_token(drain.draining.child_token());
+        let calls = settings.with_cancellation_token(drain.stopped.child_token());
         Self {
-            services: Services::new(move || Ok(service()), &sessions, settings, app.drain()),
+            streams: StreamableHttpService::new(handler.clone(), Arc::clone(&sessions), streams),
+            calls: StreamableHttpService::new(handler, Arc::clone(&sessions), calls),
             sessions,
             bodies: Bodies::new(config),
             has_owners: config.sessions && app.has_principals(),
             app,
+            drain,
             max_sessions: config.max_sessions,
             stream_age: config.max_stream_age,
         }
@@ -79,10 +153,9 @@ impl<S: ServerHandler, M: SessionManager> Endpoint<S, M> {
     /// Counts a request as in flight, or returns that the server has ended. A request that resumes the stream
     /// of a call, or that listens, does not count. The call itself does.
     fn begin(&self, parts: &Parts, kind: Kind) -> Result<Option<Flight>, Ended> {
-        let drain = self.app.drain();
-        let flight = (parts.method == Method::POST).then(|| drain.request());
+        let flight = (parts.method == Method::POST).then(|| self.drain.request());
         // Checked after counting, so that a server that stops in between has counted the request.
-        let over = if kind == Kind::Call { &drain.stopped } else { &drain.draining };
+        let over = if kind == Kind::Call { &self.drain.stopped } else { &self.drain.draining };
         if over.is_cancelled() { Err(Ended) } else { Ok(flight) }
     }
 
@@ -118,16 +191,17 @@ impl<S: ServerHandler, M: SessionManager> Endpoint<S, M> {
         // The router may have been created outside of a runtime.
         self.app.begin();
         let Question { mut request, asks, begins, room } = question;
-        if begins && self.app.drain().draining.is_cancelled() {
+        if begins && self.drain.draining.is_cancelled() {
             return shutting_down();
         }
         let streamable = Streamable { room, ..Streamable::default() };
         request.extensions_mut().insert(streamable.clone());
         let is_end = request.method() == Method::DELETE;
         let response = match kind {
-            Kind::Call | Kind::Subscription => Box::pin(self.services.call(request)).await,
-            Kind::Listen => Box::pin(self.services.listen(request)).await,
-        };
+            Kind::Call | Kind::Subscription => Box::pin(self.calls.handle(request)).await,
+            Kind::Listen => Box::pin(self.streams.handle(request)).await,
+        }
+        .into_response();
         let response = if asks { request::answer(response).await } else { response };
         let age = self.stream_age.filter(|_| kind != Kind::Call);
         let age = age.map(|age| jitter::between(age * 3 / 4, age));
@@ -138,7 +212,7 @@ impl<S: ServerHandler, M: SessionManager> Endpoint<S, M> {
 
 impl<S: ServerHandler> Endpoint<S, LocalSessions> {
     /// Creates an endpoint with sessions in the memory of this process.
-    pub(super) fn alone(
+    fn alone(
         app: Arc<dyn Application>,
         service: impl Fn() -> S + Clone + Send + Sync + 'static,
         config: &HttpConfig,
@@ -147,7 +221,7 @@ impl<S: ServerHandler> Endpoint<S, LocalSessions> {
         Self::new(app, service, config, settings(config), sessions)
     }
 
-    pub(super) async fn serve(&self, request: Request) -> Response {
+    async fn serve(&self, request: Request) -> Response {
         let (parts, body) = request.into_parts();
         let kind = Self::kind(&parts, LocalSessions::holds);
         let flight = match self.begin(&parts, kind) {
@@ -174,7 +248,7 @@ impl<S: ServerHandler> Endpoint<S, LocalSessions> {
 
 impl<S: ServerHandler> Endpoint<S, Sessions> {
     /// Creates an endpoint with sessions that all replicas share.
-    pub(super) fn replicated(
+    fn replicated(
         app: Arc<dyn Application>,
         service: impl Fn() -> S + Clone + Send + Sync + 'static,
         config: &HttpConfig,
@@ -185,7 +259,7 @@ impl<S: ServerHandler> Endpoint<S, Sessions> {
         Self::new(app, service, config, settings, sessions)
     }
 
-    pub(super) async fn serve(&self, request: Request) -> Response {
+    async fn serve(&self, request: Request) -> Response {
         let (parts, body) = request.into_parts();
         let kind = Self::kind(&parts, |last| self.sessions.holds(last));
         let flight = match self.begin(&parts, kind) {
@@ -236,7 +310,7 @@ impl<S: ServerHandler> Endpoint<S, Sessions> {
     }
 }
 
-/// Returns the settings of the SDK. `Services` sets its cancellation tokens.
+/// Returns the settings of the SDK. `Endpoint::new` sets the cancellation tokens.
 fn settings(config: &HttpConfig) -> StreamableHttpServerConfig {
     let mut settings = StreamableHttpServerConfig::default()
         .with_allowed_hosts(config.allowed_hosts.clone())
@@ -320,7 +394,10 @@ pub(super) struct Said {
 impl Said {
     fn of(headers: &HeaderMap) -> Self {
         let version = headers.get(&VERSION).and_then(|version| version.to_str().ok());
-        let is_legacy = Revision::of(version) == Revision::Session;
+        let is_legacy = match Revision::of(version) {
+            Revision::Session => true,
+            Revision::Rounds => false,
+        };
         let may_have_session = is_legacy || headers.get(&METHOD).is_none_or(|method| method == "initialize");
         Self { is_legacy, may_have_session }
     }

@@ -4,28 +4,22 @@ mod answer;
 mod config;
 mod local;
 mod request;
-mod services;
 mod shared;
 
-use std::{future::ready, sync::Arc};
+use std::future::ready;
 
 use antiphon_transport::drain::Drain;
-use axum::{
-    extract::Request,
-    response::Response,
-    routing::{MethodRouter, any},
-};
+use axum::response::Response;
 use futures_util::future::BoxFuture;
 use http::request::Parts;
-use rmcp::{ServerHandler, model::Extensions};
+use rmcp::model::Extensions;
 
-use self::{answer::Endpoint, shared::Sessions};
-pub use self::{config::HttpConfig, request::Received, shared::SharedSessions};
+pub use self::{answer::endpoint, config::HttpConfig, request::Received, shared::SharedSessions};
 
 /// The server that an MCP endpoint belongs to. The server provides the endpoint with information that the SDK's handler
 /// does not have.
 pub trait Application: Send + Sync + 'static {
-    /// Returns the shutdown state of the server.
+    /// Returns the shutdown state of the server. The state must be the same for every call.
     fn drain(&self) -> &Drain;
 
     /// Starts the background work of the server, unless it has already started. The endpoint calls this method with
@@ -61,66 +55,6 @@ pub trait Application: Send + Sync + 'static {
     /// Waits until the server is connected to the change notifications of other replicas. Default: returns immediately.
     fn hear_changes(&self) -> BoxFuture<'_, antiphon_store::Result<()>> {
         Box::pin(ready(Ok(())))
-    }
-}
-
-/// Creates an axum route that serves MCP over streamable HTTP.
-///
-/// `service` creates a handler for each session, and for each request outside of a session. With `sessions`, replicas
-/// share the MCP 2025-11-25 sessions. Without `sessions`, all requests of a session must arrive at the process that
-/// opened the session.
-///
-/// For a server of the crate `antiphon`, use `Server::router`, which contains this route. Use this function for your
-/// own handler of the SDK:
-///
-/// ```
-/// use std::sync::Arc;
-///
-/// use antiphon_http::{Application, HttpConfig, endpoint};
-/// use antiphon_transport::drain::Drain;
-/// use rmcp::ServerHandler;
-/// use tokio_util::sync::CancellationToken;
-///
-/// struct App(Drain);
-///
-/// impl Application for App {
-///     fn drain(&self) -> &Drain {
-///         &self.0
-///     }
-/// }
-///
-/// struct Tools;
-///
-/// impl ServerHandler for Tools {}
-///
-/// let app = Arc::new(App(Drain::new(CancellationToken::new())));
-/// let config = HttpConfig::default();
-/// let router: axum::Router = axum::Router::new().route(config.path(), endpoint(app, || Tools, None, &config));
-/// # let _ = router;
-/// ```
-pub fn endpoint<S: ServerHandler>(
-    app: Arc<dyn Application>,
-    service: impl Fn() -> S + Clone + Send + Sync + 'static,
-    sessions: Option<&SharedSessions>,
-    config: &HttpConfig,
-) -> MethodRouter {
-    // Axum clones routes for every request, so each route has only one handle.
-    match sessions {
-        Some(shared) if config.sessions => {
-            let sessions = Sessions::new(Arc::clone(&app), shared.replicas(), config);
-            let endpoint = Arc::new(Endpoint::replicated(app, service, config, sessions));
-            any(move |request: Request| {
-                let endpoint = Arc::clone(&endpoint);
-                async move { endpoint.serve(request).await }
-            })
-        }
-        _ => {
-            let endpoint = Arc::new(Endpoint::alone(app, service, config));
-            any(move |request: Request| {
-                let endpoint = Arc::clone(&endpoint);
-                async move { endpoint.serve(request).await }
-            })
-        }
     }
 }
 

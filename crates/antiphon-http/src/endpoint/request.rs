@@ -8,6 +8,7 @@ use std::{convert::Infallible, time::Duration};
 
 use antiphon_transport::{
     legacy_tasks,
+    streamable::{METHOD, Room, SESSION},
     weight::{FACTOR, MemoryBudget, Weight, reject},
 };
 use axum::{
@@ -20,10 +21,6 @@ use futures_util::{StreamExt as _, stream};
 use http::{Extensions, HeaderMap, Method, StatusCode, header, request::Parts};
 
 use super::{HttpConfig, answer::Said};
-use antiphon_transport::{
-    headers::{METHOD, SESSION},
-    streamable::Room,
-};
 
 /// A request for the SDK.
 pub(super) struct Question {

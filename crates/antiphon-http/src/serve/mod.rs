@@ -22,11 +22,11 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
+pub(crate) use self::connections::Held;
 use self::{
     connections::{ConnectionGuard, Connections, Leave},
     write_timeout::WriteTimeoutIo,
 };
-use crate::body::Held;
 
 /// The limits of HTTP connections to a server.
 #[derive(Clone, Debug)]

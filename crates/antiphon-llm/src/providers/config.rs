@@ -12,33 +12,18 @@ use crate::error::{Error, Result};
 /// assert!(!format!("{config:?}").contains("sk-secret"));
 /// ```
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct ProviderConfig {
-    /// The API key. Local servers often need no API key. Default: none.
-    pub key: Option<Key>,
-    /// The base URL of the API. Default: the provider's standard URL.
-    pub base_url: Option<String>,
-    /// The models of the provider. The first model is the default. At least one model is required.
-    pub models: Vec<ModelConfig>,
-    /// The maximum time for a reply, including all retries. Default: 5 minutes.
-    pub timeout: Duration,
-    /// How often a request is retried after a temporary error. Default: 2.
-    pub retries: u32,
-    /// The delay before the first retry. The delay doubles with each retry, and is shortened at random. Default: 500
-    /// ms.
-    pub backoff: Duration,
-    /// The longest delay before a retry. If a provider asks for a longer delay, the request fails with an error that
-    /// contains this delay. Default: 30 seconds.
-    pub max_backoff: Duration,
-    /// The maximum number of tokens of a reply, even if a request asks for more. Default: the limit of the model.
-    pub max_tokens: Option<u32>,
-    /// The method by which models return structured data. Default: the best method of each model.
-    pub structured_output: Option<StructuredOutput>,
-    /// The keys in the `metadata` of a request that are sent to the provider, in the body of the HTTP request. Default:
-    /// none, because the author of the request can be untrusted.
-    pub metadata_keys: Vec<String>,
-    /// The URL of the HTTP proxy, which can contain a password. Default: none. Environment variables are not read.
-    pub proxy: Option<Key>,
+    pub(super) key: Option<Key>,
+    pub(super) base_url: Option<String>,
+    pub(super) models: Vec<ModelConfig>,
+    pub(super) timeout: Duration,
+    pub(super) retries: u32,
+    pub(super) backoff: Duration,
+    pub(super) max_backoff: Duration,
+    pub(super) max_tokens: Option<u32>,
+    pub(super) structured_output: Option<StructuredOutput>,
+    pub(super) metadata_keys: Vec<String>,
+    pub(super) proxy: Option<Key>,
 }
 
 impl Default for ProviderConfig {
@@ -70,7 +55,7 @@ impl ProviderConfig {
         Self::default()
     }
 
-    /// Replaces the API key.
+    /// Replaces the API key. Local servers often need no API key. Default: none.
     #[must_use]
     pub fn with_key(mut self, key: impl Into<String>) -> Self {
         self.key = Some(Key(key.into()));
@@ -84,10 +69,17 @@ impl ProviderConfig {
         self
     }
 
-    /// Adds a model. The first model that you add is the default.
+    /// Adds a model. The first model that you add is the default. At least one model is required.
     #[must_use]
     pub fn with_model(mut self, model: impl Into<ModelConfig>) -> Self {
         self.models.push(model.into());
+        self
+    }
+
+    /// Replaces all models. The first model is the default.
+    #[must_use]
+    pub fn with_models(mut self, models: impl IntoIterator<Item = impl Into<ModelConfig>>) -> Self {
+        self.models = models.into_iter().map(Into::into).collect();
         self
     }
 
@@ -106,6 +98,9 @@ impl ProviderConfig {
     }
 
     /// Sets the first and the longest delay before a retry. Default: 500 ms and 30 seconds.
+    ///
+    /// The delay doubles with each retry, and is shortened at random. If a provider asks for a longer delay than the
+    /// longest one, the request fails with an error that contains this delay.
     #[must_use]
     pub fn with_backoff(mut self, first: Duration, longest: Duration) -> Self {
         self.backoff = first;
@@ -113,7 +108,7 @@ impl ProviderConfig {
         self
     }
 
-    /// Sets the maximum number of tokens of a reply. Default: the limit of the model.
+    /// Sets the maximum number of tokens of a reply, even if a request asks for more. Default: the limit of the model.
     #[must_use]
     pub fn with_max_tokens(mut self, max_tokens: u32) -> Self {
         self.max_tokens = Some(max_tokens);
@@ -122,19 +117,20 @@ impl ProviderConfig {
 
     /// Sets the method by which models return structured data. Default: the best method of each model.
     #[must_use]
-    pub fn with_structured_output(mut self, how: StructuredOutput) -> Self {
-        self.structured_output = Some(how);
+    pub fn with_structured_output(mut self, how: impl Into<Option<StructuredOutput>>) -> Self {
+        self.structured_output = how.into();
         self
     }
 
-    /// Allows that this key in the `metadata` of a request is sent to the provider. Default: no key is sent.
+    /// Allows that this key in the `metadata` of a request is sent to the provider, in the body of the HTTP request.
+    /// Default: no key is sent, because the author of the request can be untrusted.
     #[must_use]
     pub fn with_metadata_key(mut self, key: impl Into<String>) -> Self {
         self.metadata_keys.push(key.into());
         self
     }
 
-    /// Sets the URL of the HTTP proxy, which can contain a password. Default: none.
+    /// Sets the URL of the HTTP proxy, which can contain a password. Environment variables are not read. Default: none.
     #[must_use]
     pub fn with_proxy(mut self, url: impl Into<String>) -> Self {
         self.proxy = Some(Key(url.into()));
@@ -208,8 +204,8 @@ fn check_url(url: &str) -> Result<(), &'static str> {
 }
 
 /// A secret that never appears in logs or in `Debug` output.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Key(pub(super) String);
+#[derive(Clone)]
+pub(super) struct Key(pub(super) String);
 
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -217,28 +213,16 @@ impl fmt::Debug for Key {
     }
 }
 
-impl From<String> for Key {
-    fn from(key: String) -> Self {
-        Self(key)
-    }
-}
-
 /// The name of a model, and properties that decide whether the model matches the preferences of a request.
 ///
 /// A rank is between 0 and 1, and 1 is best. Ranks are compared only between models of the same configuration.
 #[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
 pub struct ModelConfig {
-    /// The name of the model at the provider.
-    pub name: String,
-    /// The price of a million tokens. Use the same currency for all models. Default: the list price, if it is known.
-    pub price: Option<f64>,
-    /// The rank of the model's speed. Default: 0.5.
-    pub speed: f64,
-    /// The rank of the model's intelligence. Default: 0.5.
-    pub intelligence: f64,
-    /// Whether the model can call tools. If the model cannot call tools, the prompt describes the tools. Default: yes.
-    pub tools: bool,
+    pub(super) name: String,
+    pub(super) price: Option<f64>,
+    pub(super) speed: f64,
+    pub(super) intelligence: f64,
+    pub(super) tools: bool,
 }
 
 impl ModelConfig {
@@ -247,7 +231,8 @@ impl ModelConfig {
         Self { name: name.into(), price: None, speed: 0.5, intelligence: 0.5, tools: true }
     }
 
-    /// Sets the price of a million tokens. Default: the list price, if it is known.
+    /// Sets the price of a million tokens. Use the same currency for all models. Default: the list price, if it is
+    /// known.
     #[must_use]
     pub fn with_price(mut self, price: f64) -> Self {
         self.price = Some(price);

@@ -37,7 +37,7 @@ pub use rig_core;
 
 pub use self::{
     anthropic::Anthropic,
-    config::{Key, ModelConfig, ProviderConfig, StructuredOutput},
+    config::{ModelConfig, ProviderConfig, StructuredOutput},
     gemini::Gemini,
     ollama::Ollama,
     openai::{OpenAi, OpenAiCompatible, OpenAiResponses},

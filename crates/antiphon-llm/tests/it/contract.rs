@@ -242,9 +242,7 @@ async fn honours_the_contract(kind: Kind) {
     ];
     let server = Server::start(move |_, _| Answer::ok(kind.says("{}"))).await;
     for (model, how) in models(kind).iter().flat_map(|model| ways.map(|how| (model, how))) {
-        let mut config = server.config(kind);
-        config.structured_output = how;
-        config.models = vec![(*model).into()];
+        let config = server.config(kind).with_structured_output(how).with_models([*model]);
         let provider = match kind.open(config) {
             Ok(provider) => provider,
             // Not every provider has every way.

@@ -50,10 +50,7 @@ async fn sent_by(
 
 /// The one model that is configured.
 fn only(model: &'static str) -> impl Fn(ProviderConfig) -> ProviderConfig {
-    move |mut config| {
-        config.models.clear();
-        config.with_model(model)
-    }
+    move |config| config.with_models([model])
 }
 
 #[tokio::test]

@@ -48,10 +48,7 @@ async fn data_come_back_as_a_call_whatever_the_way() {
         if (kind, how) == (Kind::Anthropic, Some(StructuredOutput::JsonMode)) {
             continue;
         }
-        let configure = |mut config: ProviderConfig| {
-            config.structured_output = how;
-            config
-        };
+        let configure = |config: ProviderConfig| config.with_structured_output(how);
         let reply = exchange(kind, configure, &for_data(), r#"{"cell": 4}"#).await.1.unwrap();
         let calls = reply.tool_calls();
         assert_eq!(calls.len(), 1, "{kind:?}, {how:?}");
@@ -184,10 +181,8 @@ async fn what_was_left_out_of_a_request_is_told() {
     request.temperature = Some(0.2);
     request.metadata.insert("user".into(), "me".into());
     request.metadata.insert("model".into(), "another".into());
-    let configure = |mut config: ProviderConfig| {
-        config.models = vec!["claude-sonnet-5-5".into()];
-        config.with_metadata_key("user")
-    };
+    let configure =
+        |config: ProviderConfig| config.with_models(["claude-sonnet-5-5"]).with_metadata_key("user");
     let (body, reply) = exchange(Kind::Anthropic, configure, &request, "Hello").await;
     let body = body.unwrap();
     assert_eq!((&body["user"], &body["model"]), (&json!("me"), &json!("claude-sonnet-5-5")));
@@ -201,11 +196,9 @@ async fn what_was_left_out_of_a_request_is_told() {
 
 #[tokio::test]
 async fn preferences_choose_among_the_models() {
-    let configure = |mut config: ProviderConfig| {
-        config.models =
-            vec!["gpt-4.1".into(), "gpt-4.1-nano".into(), ModelConfig::new("gpt-4o").with_speed(0.9)];
-        config
-    };
+    let fast = ModelConfig::new("gpt-4o").with_speed(0.9);
+    let configure =
+        |config: ProviderConfig| config.with_models(["gpt-4.1", "gpt-4.1-nano"]).with_model(fast.clone());
     for (preferences, chosen) in [
         (ModelPreferences::new(), "gpt-4.1"),
         (ModelPreferences::new().with_hint("claude").with_hint("4o"), "gpt-4o"),

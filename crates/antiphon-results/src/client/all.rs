@@ -15,18 +15,12 @@ const MAX_ROWS: u64 = 100_000;
 type Progress<'a> = Box<dyn FnMut(u64, u64) + Send + 'a>;
 
 /// The options of [`fetch_all`](ParsedDualResponse::fetch_all).
-#[non_exhaustive]
 #[must_use]
 pub struct FetchAllOptions<'a> {
-    /// Number of rows in each request. Default: 500.
-    pub batch_size: u64,
-    /// Callback that is called after each batch, with the number of fetched rows and the total number of rows.
-    pub on_progress: Option<Progress<'a>>,
-    /// Maximum number of rows. Default: 100 000. If the result set has more rows, the call returns an error. Stream a
-    /// larger result set instead.
-    pub max_rows: u64,
-    /// Sort column and direction. Default: the order in which the result set returns its rows.
-    pub sort: Option<Sort>,
+    batch_size: u64,
+    on_progress: Option<Progress<'a>>,
+    max_rows: u64,
+    sort: Option<Sort>,
 }
 
 impl<'a> FetchAllOptions<'a> {
@@ -48,15 +42,16 @@ impl<'a> FetchAllOptions<'a> {
         self
     }
 
-    /// Sets the maximum number of rows. Default: 100 000.
+    /// Sets the maximum number of rows. If the result set has more rows, the call returns an error. Stream a larger
+    /// result set instead. Default: 100 000.
     pub fn with_max_rows(mut self, rows: u64) -> Self {
         self.max_rows = rows;
         self
     }
 
     /// Sets the sort column and direction. Default: the order in which the result set returns its rows.
-    pub fn with_sort(mut self, sort: Sort) -> Self {
-        self.sort = Some(sort);
+    pub fn with_sort(mut self, sort: impl Into<Option<Sort>>) -> Self {
+        self.sort = sort.into();
         self
     }
 }
@@ -86,7 +81,7 @@ impl ParsedDualResponse {
     /// # Errors
     ///
     /// Returns the errors of [`fetch`](Self::fetch). Also returns an error if the set has more rows than
-    /// [`FetchAllOptions::max_rows`], or if the server's pages have gaps or overlaps.
+    /// [`FetchAllOptions::with_max_rows`], or if the server's pages have gaps or overlaps.
     pub async fn fetch_all(&self, options: FetchAllOptions<'_>) -> Result<Vec<Row>> {
         self.fetch_all_as(options).await
     }

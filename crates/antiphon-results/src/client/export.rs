@@ -30,23 +30,15 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// The options of [`export`](super::ParsedDualResponse::export).
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 #[must_use]
 pub struct ExportOptions {
-    /// Sort columns and their directions, the most significant first.
-    pub sort: Vec<Sort>,
-    /// Filters that each exported row must match.
-    pub filter: Vec<Filter>,
-    /// Columns to export, in this order. If the list is empty, all columns are exported.
-    pub columns: Vec<String>,
-    /// Whether CSV cells that a spreadsheet would run as a formula are escaped. Default: `true`.
-    pub csv_safe: bool,
-    /// Resume position: the number of bytes that the caller already has, and the [`tag`](Download::tag) of the earlier
-    /// download.
-    pub resume: Option<(u64, String)>,
-    /// Whether a resumed download starts at byte 0 again if the file on the server has changed. Default: `false`, and
-    /// the export returns an error.
-    pub restart: bool,
+    sort: Vec<Sort>,
+    filter: Vec<Filter>,
+    columns: Vec<String>,
+    csv_safe: bool,
+    /// The number of bytes that the caller already has, and the tag of the earlier download.
+    resume: Option<(u64, String)>,
+    restart: bool,
 }
 
 impl ExportOptions {
@@ -62,7 +54,7 @@ impl ExportOptions {
         }
     }
 
-    /// Sets the sort columns. Default: none.
+    /// Sets the sort columns, the most significant first. Default: none.
     pub fn with_sort(mut self, sort: impl IntoIterator<Item = Sort>) -> Self {
         self.sort = sort.into_iter().collect();
         self
@@ -94,7 +86,7 @@ impl ExportOptions {
     }
 
     /// Starts a resumed download at byte 0 again if the file on the server has changed. [`Download::start`] is then
-    /// 0.
+    /// 0. Default: the export returns an error.
     pub fn or_restart(mut self) -> Self {
         self.restart = true;
         self

@@ -15,15 +15,11 @@ use crate::{
 
 /// The options of [`fetch`](super::ParsedDualResponse::fetch): position, number of rows and sort.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 #[must_use]
 pub struct FetchOptions {
-    /// Position of the first row. Default: 0.
-    pub offset: u64,
-    /// Maximum number of rows. Default: 100. The server can return fewer rows.
-    pub limit: u64,
-    /// Sort column and direction. Default: the order in which the result set returns its rows.
-    pub sort: Option<Sort>,
+    pub(super) offset: u64,
+    pub(super) limit: u64,
+    pub(super) sort: Option<Sort>,
     /// Cursor of the previous page, if its server returned one.
     pub(super) cursor: Option<String>,
 }
@@ -40,15 +36,15 @@ impl FetchOptions {
         self
     }
 
-    /// Sets the maximum number of rows. Default: 100.
+    /// Sets the maximum number of rows. The server can return fewer rows. Default: [`DEFAULT_PAGE_SIZE`].
     pub fn with_limit(mut self, limit: u64) -> Self {
         self.limit = limit;
         self
     }
 
     /// Sets the sort column and direction. Default: the order in which the result set returns its rows.
-    pub fn with_sort(mut self, sort: Sort) -> Self {
-        self.sort = Some(sort);
+    pub fn with_sort(mut self, sort: impl Into<Option<Sort>>) -> Self {
+        self.sort = sort.into();
         self
     }
 }

@@ -23,19 +23,12 @@ const MAX_PREFETCH: usize = 1024;
 
 /// The options of [`fetch_stream`](super::ParsedDualResponse::fetch_stream).
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 #[must_use]
 pub struct StreamOptions {
-    /// Number of rows in a batch. The last batch can have fewer rows. Other batches have fewer rows if the server
-    /// returns fewer rows than requested. Default: 100.
-    pub batch_size: u64,
-    /// Number of batches that the client fetches in advance. Default: 1. With 0, the client fetches no batch in
-    /// advance. The maximum is 1024.
-    pub prefetch: usize,
-    /// Position of the first row. Default: 0.
-    pub offset: u64,
-    /// Sort column and direction. Default: the order in which the result set returns its rows.
-    pub sort: Option<Sort>,
+    batch_size: u64,
+    prefetch: usize,
+    offset: u64,
+    sort: Option<Sort>,
 }
 
 impl StreamOptions {
@@ -44,13 +37,17 @@ impl StreamOptions {
         Self { batch_size: DEFAULT_PAGE_SIZE, prefetch: 1, offset: 0, sort: None }
     }
 
-    /// Sets the number of rows in a batch. Default: 100.
+    /// Sets the number of rows in a batch. Default: [`DEFAULT_PAGE_SIZE`].
+    ///
+    /// The last batch can have fewer rows. Other batches have fewer rows if the server returns fewer rows than
+    /// requested.
     pub fn with_batch_size(mut self, rows: u64) -> Self {
         self.batch_size = rows;
         self
     }
 
-    /// Sets the number of batches that the client fetches in advance. Default: 1.
+    /// Sets the number of batches that the client fetches in advance. With 0, the client fetches no batch in advance.
+    /// The maximum is 1024. Default: 1.
     pub fn with_prefetch(mut self, batches: usize) -> Self {
         self.prefetch = batches;
         self
@@ -63,8 +60,8 @@ impl StreamOptions {
     }
 
     /// Sets the sort column and direction. Default: the order in which the result set returns its rows.
-    pub fn with_sort(mut self, sort: Sort) -> Self {
-        self.sort = Some(sort);
+    pub fn with_sort(mut self, sort: impl Into<Option<Sort>>) -> Self {
+        self.sort = sort.into();
         self
     }
 }

@@ -6,7 +6,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::accept::Format;
 use crate::{
-    page::{DEFAULT_PAGE_SIZE, Order},
+    page::Order,
     server::{Access, Consistency, Inner, PageOptions},
     store::Resource,
 };
@@ -31,14 +31,14 @@ impl Tag {
         format: Format,
         csv_safe: bool,
     ) -> Self {
-        let limits = &inner.options.limits;
         let limit = match format {
-            Format::Json => options.limit.unwrap_or(DEFAULT_PAGE_SIZE).min(limits.page_rows),
+            Format::Json => inner.options.page_size(options.limit),
             _ => options.limit.unwrap_or(u64::MAX),
         };
+        let page_bytes = inner.options.limits.page_bytes as u64;
         let mut hash = Sha256::new();
         hash.update([format as u8, u8::from(csv_safe)]);
-        for number in [options.offset, limit, limits.page_bytes as u64, resource.total_count] {
+        for number in [options.offset, limit, page_bytes, resource.total_count] {
             hash.update(number.to_be_bytes());
         }
         let sort = options.sort.first();

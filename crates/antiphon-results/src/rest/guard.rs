@@ -9,13 +9,10 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use futures_util::FutureExt as _;
-use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use http::{Extensions, HeaderMap, HeaderValue, Method, StatusCode, Version, header};
 use tower_http::{
     CompressionLevel,
-    compression::{
-        CompressionLayer, Predicate,
-        predicate::{NotForContentType, SizeAbove},
-    },
+    compression::{CompressionLayer, Predicate, predicate::SizeAbove},
     cors::{AllowOrigin, CorsLayer},
 };
 use url::Url;
@@ -89,10 +86,15 @@ fn weaken(headers: &mut HeaderMap) {
 /// Compresses answers, with speed before size. Partial answers and formats that are already compressed are not
 /// compressed.
 pub(super) fn compression() -> CompressionLayer<impl Predicate> {
-    let worth = SizeAbove::new(COMPRESSED_FROM)
-        .and(NotForContentType::const_new(ExportFormat::Parquet.media_type()))
-        .and(NotForContentType::const_new(ExportFormat::Xlsx.media_type()));
+    let worth = SizeAbove::new(COMPRESSED_FROM).and(is_uncompressed);
     CompressionLayer::new().quality(CompressionLevel::Fastest).compress_when(worth)
+}
+
+/// Returns whether the body is in no format that is already compressed.
+fn is_uncompressed(_: StatusCode, _: Version, headers: &HeaderMap, _: &Extensions) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let mut compressed = ExportFormat::ALL.into_iter().filter(|format| format.is_compressed());
+    !compressed.any(|format| kind.starts_with(format.media_type()))
 }
 
 /// Allows web pages of these origins (CORS). `*` allows all. An invalid origin is ignored, and a warning is logged.

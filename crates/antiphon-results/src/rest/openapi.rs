@@ -43,6 +43,7 @@ mod tests {
         rest::ask::PARAMETERS,
         rows::Rows,
         server::{CreateOptions, DualResponseServer, DualResponseServerOptions},
+        snapshot::ExportFormat,
         source::Source,
     };
 
@@ -97,6 +98,14 @@ mod tests {
         assert_eq!(openapi()["info"]["version"], crate::SPECIFICATION);
         assert_eq!(openapi()["servers"], json!([{"url": "/resources"}]));
         assert_eq!(for_server("https://a.example/r")["servers"], json!([{"url": "https://a.example/r"}]));
+    }
+
+    #[test]
+    fn document_lists_every_export_format() {
+        let document = openapi();
+        let parameters = document["paths"]["/{id}/export"]["get"]["parameters"].as_array().unwrap();
+        let format = parameters.iter().find(|parameter| parameter["name"] == "format").unwrap();
+        assert_eq!(format["schema"]["enum"], json!(ExportFormat::ALL.map(ExportFormat::name)));
     }
 
     #[test]

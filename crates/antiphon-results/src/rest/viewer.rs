@@ -86,6 +86,13 @@ mod tests {
     }
 
     #[test]
+    fn page_offers_every_export_format() {
+        for format in crate::snapshot::ExportFormat::ALL {
+            assert!(VIEWER.contains(&format!("\n  {}: [", format.name())), "{format:?}");
+        }
+    }
+
+    #[test]
     fn the_page_in_the_tree_has_scripts_and_styles_of_its_own_only() {
         let policy = Page::new().policy;
         let policy = policy.to_str().unwrap();

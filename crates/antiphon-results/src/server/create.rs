@@ -86,8 +86,8 @@ impl CreateOptions {
 
     /// Makes `create_response` wait until all rows of a snapshot are saved, without a time limit. Use this option for a
     /// tool that runs as a task. Default: `create_response` waits for
-    /// [`ResultLimits::settle`](crate::ResultLimits::settle), and the response states whether rows are still being
-    /// written.
+    /// [`ResultLimits::with_settle`](crate::ResultLimits::with_settle), and the response states whether rows are still
+    /// being written.
     ///
     /// This option has an effect only on snapshots. The rows of other sets are available immediately.
     pub fn complete(mut self) -> Self {
@@ -226,7 +226,7 @@ impl Inner {
             Source::Rows(rows) => {
                 if rows.bytes() > limits.rows_bytes {
                     return Err(DualResponseError::TooLarge(format!(
-                        "{} bytes of rows exceed the limit of {} bytes for in-memory rows; use a named query, or raise `ResultLimits::rows_bytes`",
+                        "{} bytes of rows exceed the limit of {} bytes for in-memory rows; use a named query, or raise `ResultLimits::with_rows_bytes`",
                         rows.bytes(),
                         limits.rows_bytes
                     )));
@@ -363,7 +363,7 @@ fn within(what: &str, value: &Value, limit: usize) -> Result<()> {
         return Ok(());
     }
     Err(DualResponseError::TooLarge(format!(
-        "{what} have {bytes} bytes, and the limit is {limit} bytes; raise `ResultLimits::metadata_bytes`"
+        "{what} have {bytes} bytes, and the limit is {limit} bytes; raise `ResultLimits::with_metadata_bytes`"
     )))
 }
 

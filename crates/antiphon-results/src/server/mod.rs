@@ -7,6 +7,7 @@ mod authenticate;
 mod cleanup;
 mod create;
 mod inferred;
+mod limits;
 mod links;
 mod options;
 mod pages;
@@ -31,7 +32,8 @@ pub use self::{
     access::{Access, Action, Authorize, LinkAccess},
     audit::AuditEvent,
     create::CreateOptions,
-    options::{DualResponseServerOptions, ResultLimits},
+    limits::ResultLimits,
+    options::DualResponseServerOptions,
     pages::{Consistency, Page, PageOptions},
     snapshots::{QueryOptions, SetExport},
 };
@@ -95,7 +97,7 @@ impl DualResponseServer {
     /// # Errors
     ///
     /// Returns [`DualResponseError::Config`] if the base URL is missing or invalid, if two queries have the same name,
-    /// or if the URI scheme is invalid.
+    /// if the URI scheme is invalid, or if a page has no rows because its default or maximum size is 0.
     pub fn new(options: DualResponseServerOptions) -> Result<Self> {
         let base = base(&options.base_url)?;
         if let Some(problem) = options.problems.first() {
@@ -106,6 +108,12 @@ impl DualResponseServer {
                 "`{}` is not a valid URI scheme; use letters, digits, `+`, `-` and `.`, with a letter first",
                 options.scheme
             )));
+        }
+        // An empty page would look like the end of the set.
+        if options.default_page_size == 0 || options.limits.page_rows == 0 {
+            return Err(DualResponseError::Config(
+                "`with_default_page_size` and `ResultLimits::with_page_rows` must be at least 1".into(),
+            ));
         }
         let limits = &options.limits;
         let inner = Inner {
@@ -239,6 +247,11 @@ impl DualResponseServer {
         self.inner.options.default_expiration
     }
 
+    /// Returns the default number of rows in a page.
+    pub fn default_page_size(&self) -> u64 {
+        self.inner.options.default_page_size
+    }
+
     /// Stops the clean-up, cancels snapshot writes, and closes the connections of the store. A set whose rows are
     /// still being written gets the state `failed`, and its reason is the shutdown.
     pub async fn shutdown(&self) -> Result<()> {
@@ -259,7 +272,7 @@ pub enum Expiry {
     /// A pinned set is unpinned, and expires after its original lifetime, counted from now. A set that is not pinned
     /// does not change.
     Own,
-    /// The set expires after this duration, counted from now. The maximum is [`ResultLimits::life`].
+    /// The set expires after this duration, counted from now. The maximum is [`ResultLimits::with_life`].
     For(Duration),
 }
 

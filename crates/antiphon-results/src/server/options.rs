@@ -2,10 +2,11 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use chrono::{DateTime, Utc};
 
-use super::{Authorize, audit::Listener};
+use super::{Authorize, audit::Listener, limits::ResultLimits};
 use crate::{
     AuditEvent, SCHEME,
     link::LinkKeys,
+    page::DEFAULT_PAGE_SIZE,
     snapshot::{RetrievalMode, SnapshotStore},
     source::{Queries, Query},
     store::{MemoryStore, ResourceStore},
@@ -29,6 +30,7 @@ pub struct DualResponseServerOptions {
     pub(crate) store: Arc<dyn ResourceStore>,
     pub(crate) default_expiration: Duration,
     pub(crate) default_sample_size: usize,
+    pub(crate) default_page_size: u64,
     pub(crate) cleanup_interval: Duration,
     pub(crate) sliding: bool,
     pub(crate) scheme: String,
@@ -58,6 +60,7 @@ impl DualResponseServerOptions {
             store: Arc::new(MemoryStore::new()),
             default_expiration: Duration::from_secs(15 * 60),
             default_sample_size: 15,
+            default_page_size: DEFAULT_PAGE_SIZE,
             cleanup_interval: Duration::from_secs(60),
             sliding: false,
             scheme: SCHEME.to_owned(),
@@ -94,6 +97,14 @@ impl DualResponseServerOptions {
     /// Sets the number of rows in a preview. Default: 15.
     pub fn with_default_sample_size(mut self, rows: usize) -> Self {
         self.default_sample_size = rows;
+        self
+    }
+
+    /// Sets the number of rows in a page if the request sets no limit. The minimum is 1. Default: 100.
+    ///
+    /// A page never has more rows than [`ResultLimits::with_page_rows`] allows.
+    pub fn with_default_page_size(mut self, rows: u64) -> Self {
+        self.default_page_size = rows;
         self
     }
 
@@ -198,6 +209,11 @@ impl DualResponseServerOptions {
         self.allowed_origins = origins.into_iter().map(Into::into).collect();
         self
     }
+
+    /// Returns the number of rows in a page for a request with this limit.
+    pub(crate) fn page_size(&self, limit: Option<u64>) -> u64 {
+        limit.unwrap_or(self.default_page_size).min(self.limits.page_rows)
+    }
 }
 
 impl fmt::Debug for DualResponseServerOptions {
@@ -207,115 +223,5 @@ impl fmt::Debug for DualResponseServerOptions {
             .field("store", &self.store)
             .field("limits", &self.limits)
             .finish_non_exhaustive()
-    }
-}
-
-/// The limits of a [`DualResponseServer`](crate::DualResponseServer). Every input from clients has a limit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ResultLimits {
-    /// Maximum size in bytes of the text for the model. The same limit applies to the rows in the structured content.
-    /// Default: 8 KiB.
-    pub preview_bytes: usize,
-    /// Maximum characters in one cell of a preview. Default: 200.
-    pub preview_cell: usize,
-    /// Maximum columns of a preview. Default: 50.
-    pub preview_columns: usize,
-    /// Maximum size in bytes of the response to the MCP request `resources/read`. Default: 32 KiB.
-    pub read_bytes: usize,
-    /// Maximum number of rows in one page. If a client requests more, the page has this number of rows. Default:
-    /// 10,000.
-    pub page_rows: u64,
-    /// Maximum size of one page in bytes. If the requested rows are larger, the page has fewer rows. Default: 16 MiB.
-    pub page_bytes: usize,
-    /// Maximum size in bytes of the in-memory rows of one result set. Default: 16 MiB.
-    pub rows_bytes: usize,
-    /// Maximum size in bytes of the query parameters of a set. The same limit applies to its metadata. Default: 64
-    /// KiB.
-    pub metadata_bytes: usize,
-    /// Maximum size of an HTTP request body in bytes. Default: 64 KiB.
-    pub body_bytes: usize,
-    /// Maximum number of pages that the server reads concurrently. Default: 64.
-    pub concurrent_pages: usize,
-    /// Maximum number of whole sets that the server streams concurrently. Default: 32.
-    pub concurrent_streams: usize,
-    /// Maximum time that a stream waits for its client or its source. After this time, the server closes the
-    /// connection. Default: 60 seconds.
-    pub stall: Duration,
-    /// Maximum time that a request waits if too many requests are in flight. Default: 5 seconds.
-    pub wait: Duration,
-    /// Maximum time that a source can take to return a page or a count. Default: 30 seconds.
-    pub source_timeout: Duration,
-    /// Maximum lifetime of a set that is not pinned. Default: 30 days.
-    pub life: Duration,
-    /// Maximum lifetime of a signed link. Default: 15 minutes.
-    pub link_life: Duration,
-    /// Maximum time that the creation of a snapshot waits for its last row. A small snapshot is then complete, with
-    /// an exact count, when the tool returns. Default: 2 seconds.
-    pub settle: Duration,
-    /// Maximum time that a request waits for a sorted or filtered view. After this time, the server responds that the
-    /// view is not ready. Default: 2 seconds.
-    pub view_wait: Duration,
-    /// Maximum number of rows in a snapshot. Further rows are omitted, and the set is marked as truncated. Default:
-    /// 100 million.
-    pub snapshot_rows: u64,
-    /// Maximum stored size of a snapshot in bytes. Further rows are omitted, and the set is marked as truncated.
-    /// Default: 10 GiB.
-    pub snapshot_bytes: u64,
-    /// Maximum stored size in bytes of all snapshots and views of one tenant. Above this limit, the server rejects
-    /// new snapshots and views. Without a tenant, the limit applies to each principal, and all callers without a
-    /// principal share one limit. Default: 50 GiB.
-    pub tenant_bytes: u64,
-    /// Maximum number of snapshots of one tenant that this process writes concurrently. Without a tenant, the limit
-    /// applies to each principal. Default: 4.
-    pub intakes_per_tenant: usize,
-    /// Maximum number of views, statistics and queries of one tenant that this process computes concurrently. Without
-    /// a tenant, the limit applies to each principal. Default: 8.
-    pub scans_per_tenant: usize,
-    /// Maximum number of exports and streams of one tenant's snapshots that this process sends concurrently. Without
-    /// a tenant, the limit applies to each principal. Default: 8.
-    pub exports_per_tenant: usize,
-    /// Interval at which the writer of a snapshot stores a heartbeat. Default: 3 seconds.
-    pub beat: Duration,
-    /// Time after which a snapshot write without a heartbeat is marked as failed. Default: 1 minute.
-    pub silence: Duration,
-    /// Minimum age at which [`sweep`](crate::DualResponseServer::sweep) removes a snapshot that belongs to no result
-    /// set. Default: 1 hour.
-    pub abandoned: Duration,
-}
-
-impl Default for ResultLimits {
-    fn default() -> Self {
-        const KIB: usize = 1024;
-        const GIB: u64 = 1024 * 1024 * 1024;
-        Self {
-            preview_bytes: 8 * KIB,
-            preview_cell: 200,
-            preview_columns: 50,
-            read_bytes: 32 * KIB,
-            page_rows: 10_000,
-            page_bytes: 16 * KIB * KIB,
-            rows_bytes: 16 * KIB * KIB,
-            metadata_bytes: 64 * KIB,
-            body_bytes: 64 * KIB,
-            concurrent_pages: 64,
-            concurrent_streams: 32,
-            stall: Duration::from_secs(60),
-            wait: Duration::from_secs(5),
-            source_timeout: Duration::from_secs(30),
-            life: Duration::from_secs(30 * 24 * 60 * 60),
-            link_life: Duration::from_secs(15 * 60),
-            settle: Duration::from_secs(2),
-            view_wait: Duration::from_secs(2),
-            snapshot_rows: 100_000_000,
-            snapshot_bytes: 10 * GIB,
-            tenant_bytes: 50 * GIB,
-            intakes_per_tenant: 4,
-            scans_per_tenant: 8,
-            exports_per_tenant: 8,
-            beat: Duration::from_secs(3),
-            silence: Duration::from_secs(60),
-            abandoned: Duration::from_secs(60 * 60),
-        }
     }
 }

@@ -8,9 +8,10 @@ use super::View;
 use crate::error::Result;
 
 /// The format of exported rows.
+// The enum is exhaustive, so that a new format is a compile error where a store must encode it. The encoders are in
+// `antiphon-snapshot`, in `src/read/export/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-#[non_exhaustive]
 pub enum ExportFormat {
     /// NDJSON: one JSON object on each line.
     Ndjson,
@@ -52,12 +53,25 @@ impl ExportFormat {
 
     /// Returns whether the format is already compressed.
     pub fn is_compressed(self) -> bool {
-        matches!(self, Self::Parquet | Self::Xlsx)
+        match self {
+            Self::Parquet | Self::Xlsx => true,
+            Self::Ndjson | Self::Csv | Self::Arrow => false,
+        }
     }
 
     /// Returns the format with this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|format| format.name() == name)
+    }
+
+    /// Returns the names of formats for an error message, such as `` `csv` or `arrow` ``.
+    #[cfg(feature = "rest")]
+    pub(crate) fn one_of(formats: impl IntoIterator<Item = Self>) -> String {
+        let names: Vec<_> = formats.into_iter().map(|format| format!("`{}`", format.name())).collect();
+        match names.split_last() {
+            Some((last, others)) if !others.is_empty() => format!("{} or {last}", others.join(", ")),
+            _ => names.concat(),
+        }
     }
 }
 

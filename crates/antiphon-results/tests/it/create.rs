@@ -7,9 +7,9 @@ use std::{
 };
 
 use antiphon_results::{
-    ColumnDefinition, ColumnType, CreateOptions, DualResponseError, DualResponseServer,
-    DualResponseServerOptions, ErrorCode, MemoryStore, Owner, ResultLimits, Rows, SharedStore, Source,
-    source::PageRequest,
+    Access, ColumnDefinition, ColumnType, CreateOptions, DualResponseError, DualResponseServer,
+    DualResponseServerOptions, ErrorCode, MemoryStore, Owner, PageOptions, ResultLimits, Rows, SharedStore,
+    Source, source::PageRequest,
 };
 use antiphon_store::{Memory, QueueConfig};
 use serde_json::{Value, json};
@@ -82,6 +82,29 @@ async fn server_has_a_default_for_each_override() {
 }
 
 #[tokio::test]
+async fn page_without_a_limit_has_the_default_size() {
+    let options = options(&Clock::new()).with_default_page_size(7);
+    let limits = ResultLimits::default().with_page_rows(5);
+    let limited = DualResponseServer::new(options.clone().with_limits(limits)).unwrap();
+    for (server, rows) in [(DualResponseServer::new(options).unwrap(), 7), (limited, 5)] {
+        let id = kept(&server, 20).await.resource_id;
+        let page = server.page(&id, &Access::Program, PageOptions::default()).await.unwrap();
+        assert_eq!((page.rows.len(), page.next_offset()), (rows, Some(rows as u64)));
+    }
+}
+
+#[test]
+fn page_without_rows_is_rejected() {
+    let no_default = options(&Clock::new()).with_default_page_size(0);
+    let no_rows = options(&Clock::new()).with_limits(ResultLimits::default().with_page_rows(0));
+    for options in [no_default, no_rows] {
+        let error = DualResponseServer::new(options).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::Configuration);
+        assert!(error.to_string().contains("`with_default_page_size`"), "{error}");
+    }
+}
+
+#[tokio::test]
 async fn ids_differ_and_have_160_bits() {
     let server = server(&Clock::new());
     let mut ids = HashSet::new();
@@ -142,11 +165,9 @@ async fn failing_store_is_a_storage_error() {
     };
 
     let memory = Memory::default();
-    let mut broken = FlakyConfig::seeded(1);
-    broken.refused = 1000;
+    let broken = FlakyConfig::seeded(1).with_refused(1000);
     let store: Arc<dyn antiphon_store::Store> = Arc::new(memory.store());
-    let mut once = RetryingConfig::default();
-    once.attempts = 1;
+    let once = RetryingConfig::default().with_attempts(1);
     let store = Retrying::new(Arc::new(Flaky::new(store, broken))).with_config(once);
     let backend = antiphon_store::Backend::new(store, memory.queue(QueueConfig::default()), memory.bus());
     let server =
@@ -211,13 +232,8 @@ fn columns_of_other_houses_are_kept_as_they_are() {
 
 #[tokio::test]
 async fn what_is_too_large_is_refused_with_a_reason() {
-    let limits = || {
-        let mut limits = ResultLimits::default();
-        limits.rows_bytes = 1_000;
-        limits.metadata_bytes = 100;
-        limits
-    };
-    let server = DualResponseServer::new(options(&Clock::new()).with_limits(limits())).unwrap();
+    let limits = ResultLimits::default().with_rows_bytes(1_000).with_metadata_bytes(100);
+    let server = DualResponseServer::new(options(&Clock::new()).with_limits(limits)).unwrap();
     let rows = CreateOptions::new("x", Source::rows(crate::support::institutions(100)));
     let error = server.create_response(rows).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::LimitExceeded);

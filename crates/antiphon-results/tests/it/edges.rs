@@ -181,7 +181,7 @@ async fn read_is_bounded() {
     }
     let id = server.create_response(CreateOptions::new("x", Source::rows(rows))).await.unwrap().resource_id;
     let read = server.read(&id, &Access::Program).await.unwrap().to_string();
-    assert!(read.len() <= ResultLimits::default().read_bytes, "{} bytes", read.len());
+    assert!(read.len() <= 32 * 1024, "{} bytes", read.len());
 }
 
 #[tokio::test]
@@ -316,8 +316,7 @@ async fn refused_sets_leave_no_closures() {
 
 #[tokio::test]
 async fn short_link_life_does_not_panic() {
-    let mut limits = ResultLimits::default();
-    limits.link_life = Duration::from_millis(500);
+    let limits = ResultLimits::default().with_link_life(Duration::from_millis(500));
     let server = DualResponseServer::new(
         options(&Clock::new()).with_link_keys(LinkKeys::random()).with_limits(limits),
     )

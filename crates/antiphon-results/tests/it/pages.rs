@@ -72,9 +72,7 @@ async fn sort_must_be_by_a_column_and_possible() {
 
 #[tokio::test]
 async fn limits_are_clamped_in_rows_and_bytes() {
-    let mut limits = ResultLimits::default();
-    limits.page_rows = 50;
-    limits.page_bytes = 1_000;
+    let limits = ResultLimits::default().with_page_rows(50).with_page_bytes(1_000);
     let server = DualResponseServer::new(options(&Clock::new()).with_limits(limits)).unwrap();
     let id = kept(&server, 200).await.resource_id;
     let first = page(&server, &id, PageOptions::new(0, u64::MAX)).await;
@@ -241,8 +239,7 @@ async fn stream_of_a_set_that_is_deleted_breaks_off_with_an_error() {
 #[tokio::test]
 async fn too_many_at_once_are_told_to_come_later() {
     tokio::time::pause();
-    let mut limits = ResultLimits::default();
-    limits.concurrent_pages = 1;
+    let limits = ResultLimits::default().with_concurrent_pages(1);
     let server = DualResponseServer::new(options(&Clock::new()).with_limits(limits)).unwrap();
     let source = Source::closures(
         |page: PageRequest| async move {

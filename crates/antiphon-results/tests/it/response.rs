@@ -1,9 +1,15 @@
 //! What the model reads, and what applications read.
 
-use antiphon_results::{Access, CreateOptions, DualResponse, ResultLimits, Rows, SPECIFICATION, Source};
+use antiphon_results::{Access, CreateOptions, DualResponse, Rows, SPECIFICATION, Source};
 use serde_json::{Value, json};
 
 use crate::support::{Clock, columns, institution, institutions, kept, options, search, server};
+
+/// The default limit of the preview.
+const PREVIEW_BYTES: usize = 8 * 1024;
+
+/// The default limit of the response to `resources/read`.
+const READ_BYTES: usize = 32 * 1024;
 
 /// With the id that every set has for itself written as one that all have.
 fn golden(response: &DualResponse, value: &Value) -> Value {
@@ -147,7 +153,7 @@ async fn text_stays_within_its_bytes_and_tells_the_truth_at_any_size() {
 
 fn check_truth(response: &DualResponse, count: u64) {
     let text = text(response);
-    assert!(text.len() <= ResultLimits::default().preview_bytes, "{} bytes", text.len());
+    assert!(text.len() <= PREVIEW_BYTES, "{} bytes", text.len());
     assert!(text.starts_with(&format!("Found {count} results.")), "{text}");
     let rows = text.lines().filter(|line| line.contains("| Institution ")).count() as u64;
     assert_eq!(rows, count.min(15));
@@ -170,10 +176,9 @@ async fn long_cells_many_columns_and_wide_rows_are_cut_and_said_to_be() {
             CreateOptions::new("Wide", Source::rows(wide(cells, length.min(2_000_000 / 20 / cells))));
         let response = server.create_response(options).await.unwrap();
         let text = text(&response);
-        let limit = ResultLimits::default().preview_bytes;
-        assert!(text.len() <= limit, "{cells} × {length}: {} bytes", text.len());
+        assert!(text.len() <= PREVIEW_BYTES, "{cells} × {length}: {} bytes", text.len());
         let results = json!(response.sample).to_string();
-        assert!(results.len() <= limit, "{cells} × {length}: {} bytes", results.len());
+        assert!(results.len() <= PREVIEW_BYTES, "{cells} × {length}: {} bytes", results.len());
         assert!(!response.sample.is_empty(), "{cells} × {length}: nothing is shown");
         assert!(!response.cut.is_none());
         assert!(text.contains("NOT shown"), "{text}");
@@ -226,7 +231,7 @@ async fn reading_the_link_is_bounded_too() {
     let server = server(&Clock::new());
     let response = kept(&server, 5_000).await;
     let read = server.read(&response.resource_id, &antiphon_results::Access::Program).await.unwrap();
-    assert!(read.to_string().len() <= 2 * ResultLimits::default().read_bytes);
+    assert!(read.to_string().len() <= 2 * READ_BYTES);
     assert_eq!(read["total_count"], 5_000);
     assert_eq!(read["complete"], false);
     assert_eq!(read["returned_count"], 100);

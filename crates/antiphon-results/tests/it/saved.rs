@@ -14,12 +14,11 @@ use futures_util::{StreamExt as _, stream};
 use crate::support::{Clock, Shelf, institutions, options};
 
 fn quick() -> ResultLimits {
-    let mut limits = ResultLimits::default();
-    limits.settle = Duration::from_millis(50);
-    limits.view_wait = Duration::from_millis(50);
-    limits.wait = Duration::from_millis(50);
-    limits.beat = Duration::from_millis(20);
-    limits
+    ResultLimits::default()
+        .with_settle(Duration::from_millis(50))
+        .with_view_wait(Duration::from_millis(50))
+        .with_wait(Duration::from_millis(50))
+        .with_beat(Duration::from_millis(20))
 }
 
 fn served(shelf: &Shelf, store: &Arc<MemoryStore>, limits: ResultLimits) -> DualResponseServer {
@@ -49,8 +48,7 @@ fn columns() -> Vec<antiphon_results::ColumnDefinition> {
 #[tokio::test]
 async fn statistics_that_take_long_are_found_out_while_somebody_comes_back() {
     let shelf = Shelf::default();
-    let mut limits = quick();
-    limits.scans_per_tenant = 1;
+    let limits = quick().with_scans_per_tenant(1);
     let server = served(&shelf, &Arc::default(), limits);
     let made = server.create_response(CreateOptions::new("x", saved(20))).await.unwrap();
     let stats = async || server.stats(&made.resource_id, &Access::Program).await;
@@ -85,8 +83,7 @@ async fn a_creation_that_nobody_waits_for_any_more_leaves_no_set() {
 #[tokio::test]
 async fn views_count_towards_what_a_tenant_may_have() {
     let shelf = Shelf::default();
-    let mut limits = quick();
-    limits.tenant_bytes = institutions(20).bytes() as u64 * 5 / 2;
+    let limits = quick().with_tenant_bytes(institutions(20).bytes() as u64 * 5 / 2);
     let server = served(&shelf, &Arc::default(), limits);
     let made = CreateOptions::new("x", saved(20)).with_columns(columns());
     let made = server.create_response(made).await.unwrap();
@@ -120,8 +117,7 @@ async fn a_set_made_by_a_link_ends_with_the_link() {
 
 #[tokio::test]
 async fn exports_on_their_way_out_leave_the_views_their_places() {
-    let mut limits = quick();
-    (limits.scans_per_tenant, limits.exports_per_tenant) = (1, 1);
+    let limits = quick().with_scans_per_tenant(1).with_exports_per_tenant(1);
     let server = served(&Shelf::default(), &Arc::default(), limits);
     let made = CreateOptions::new("x", saved(20)).with_columns(columns());
     let id = server.create_response(made).await.unwrap().resource_id;
@@ -158,8 +154,7 @@ async fn whoever_was_heard_of_again_is_not_given_up() {
 
 #[tokio::test]
 async fn whoever_may_only_read_takes_no_whole_set_away() {
-    let mut limits = quick();
-    limits.page_rows = 10;
+    let limits = quick().with_page_rows(10);
     let reads = |_: &Resource, _: &Owner, action: Action| matches!(action, Action::Read | Action::Describe);
     let server =
         DualResponseServer::new(options(&Clock::new()).with_limits(limits).with_authorize(reads)).unwrap();
@@ -174,8 +169,7 @@ async fn whoever_may_only_read_takes_no_whole_set_away() {
 
 #[tokio::test]
 async fn whoever_may_only_read_makes_links_that_only_read() {
-    let mut limits = quick();
-    limits.page_rows = 10;
+    let limits = quick().with_page_rows(10);
     let sharers = |_: &Resource, _: &Owner, action: Action| {
         matches!(action, Action::Read | Action::Describe | Action::Query | Action::Link)
     };

@@ -24,11 +24,11 @@ const KEYS = [
   ["Home, End", "first or last column"],
   ["Ctrl + Home, Ctrl + End", "first or last row"],
   ["Shift + arrows", "select"],
-  ["Ctrl + C", "copy what is selected"],
-  ["Enter", "the cell in full; on a column's head: sort"],
-  ["Shift + Enter", "on a column's head: sort by it too"],
+  ["Ctrl + C", "copy the selected cells"],
+  ["Enter", "show the full cell; on a column header: sort"],
+  ["Shift + Enter", "on a column header: add it to the sort columns"],
   ["Alt + Down", "filter the column"],
-  ["Alt + Left, Alt + Right", "on a column's head: make it narrower or wider"],
+  ["Alt + Left, Alt + Right", "on a column header: change its width"],
   ["Ctrl + G", "go to a row"],
 ];
 
@@ -63,7 +63,7 @@ class App {
     this.openColumns = el("button", { type: "button", "aria-label": "Columns", "aria-expanded": "false", onclick: () => this.#columns() }, icon("columns"), el("span", { text: "Columns" }));
     const exports = el("button", { type: "button", class: "main", "aria-label": "Export", "aria-haspopup": "dialog", onclick: () => openExport(exports, this.state, this.exporter) }, icon("download"), el("span", { text: "Export" }));
     const help = iconButton("keys", "Keys", () => openPopover(help, "Keys", [el("h2", { text: "Keys" }), el("dl", { class: "keys" }, ...KEYS.flatMap(([key, what]) => [el("dt", { text: key }), el("dd", { text: what })])), el("div", { class: "buttons" }, el("button", { type: "button", text: "Close", onclick: () => closePopover() }))]), { "aria-haspopup": "dialog" });
-    this.tabs = el("div", { class: "tabs", role: "tablist", "aria-label": "How it is shown" });
+    this.tabs = el("div", { class: "tabs", role: "tablist", "aria-label": "View" });
     for (const [name, label] of [["table", "Table"], ["chart", "Chart"]]) this.tabs.append(el("button", { type: "button", role: "tab", id: `tab-${name}`, "aria-controls": `panel-${name}`, onclick: () => this.#tab(name) }, icon(name), label));
     this.tabs.addEventListener("keydown", (event) => ["ArrowLeft", "ArrowRight"].includes(event.key) && (this.#tab(this.shown === "table" ? "chart" : "table"), this.tabs.querySelector("[aria-selected=true]").focus()));
     this.full = iconButton("expand", "Full screen", () => this.host?.ask("ui/request-display-mode", { mode: "fullscreen" }).catch(() => {}));
@@ -109,7 +109,7 @@ class App {
 
   #key(event) {
     const copies = (event.ctrlKey || event.metaKey) && event.key === "c";
-    if (copies) copySelection(this.grid.selection, this.pages, this.state.shown).then((text) => this.#say(text)).catch(() => this.#say("That could not be copied."));
+    if (copies) copySelection(this.grid.selection, this.pages, this.state.shown).then((text) => this.#say(text)).catch(() => this.#say("The cells could not be copied."));
     if (copies || this.grid.key(event)) event.preventDefault();
     if (event.key === "Escape") this.side.close();
   }
@@ -162,16 +162,16 @@ class App {
     if (held) (fresh.querySelector("button") ?? this.grid.node).focus();
     const waits = state.waiting;
     this.progress.hidden = !waits;
-    const doing = state.sort.length ? "Being sorted" : state.filter.length ? "Being filtered" : "Being prepared";
+    const doing = state.sort.length ? "Sorting" : state.filter.length ? "Filtering" : "Preparing";
     if (waits) setText(this.progress.lastChild, `${doing}… ${waits.seconds} s`);
-    if (!waits) setText(this.where, state.total === 0 ? "No rows" : state.sort.length ? `Sorted by ${state.sort.map((by) => `${by.field} ${by.order === "asc" ? "↑" : "↓"}`).join(", ")}` : "In the order the rows came");
+    if (!waits) setText(this.where, state.total === 0 ? "No rows" : state.sort.length ? `Sorted by ${state.sort.map((by) => `${by.field} ${by.order === "asc" ? "↑" : "↓"}`).join(", ")}` : "Original order");
   }
 
   #notices(manifest) {
     const notices = [];
     const add = (kind, text, ...more) => notices.push(el("div", { class: `notice ${kind}`, role: kind === "bad" ? "alert" : null }, icon("warn"), el("span", { text }), ...more));
     const limits = { row_limit: "The row limit was reached", byte_limit: "The size limit was reached" };
-    if (manifest.status === "writing") add("info", `Rows are still being written${manifest.rows ? `: ${count(manifest.rows)} so far` : ""}. The table appears when they are all there.`);
+    if (manifest.status === "writing") add("info", `Rows are still being written${manifest.rows ? `: ${count(manifest.rows)} so far` : ""}. The table appears when all rows are stored.`);
     if (manifest.status === "failed") add("bad", `Writing the rows failed${manifest.failure ? `: ${manifest.failure}` : ""}. Run the tool again.`);
     if (manifest.truncated) add("bad", `${limits[manifest.truncated] ?? "A limit was reached"}: these are the first ${count(manifest.rows)} rows, and there were more.`);
     if (this.state.problem) add("bad", this.state.problem.message, el("button", { type: "button", text: "Try again", onclick: () => (this.state.setProblem(null), this.grid.draw()) }));

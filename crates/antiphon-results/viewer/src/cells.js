@@ -35,7 +35,7 @@ export function cellDetail(state, index, row, column, onCopy) {
     column.description && el("p", { text: column.description }),
     el("pre", { class: empty ? "value null" : "value", text: empty ? "empty" : text }),
     el("button", { type: "button", onclick: () => onCopy(text) }, icon("copy"), "Copy value"),
-    el("h3", { text: "The rest of the row" }),
+    el("h3", { text: "Other columns of the row" }),
     others,
   ];
 }

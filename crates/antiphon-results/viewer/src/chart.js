@@ -7,7 +7,7 @@ import { BUCKETS, defaults, load, measureText, roles } from "./chartdata.js";
 import { COLOURS, draw } from "./draw.js";
 
 const TYPES = [["bar", "Bar"], ["line", "Line"], ["scatter", "Scatter"], ["histogram", "Histogram"]];
-const MEASURES = [["count", "Count of rows"], ["sum", "Sum"], ["mean", "Mean"], ["min", "Least"], ["max", "Greatest"], ["distinct", "Distinct values"]];
+const MEASURES = [["count", "Count of rows"], ["sum", "Sum"], ["mean", "Mean"], ["min", "Minimum"], ["max", "Maximum"], ["distinct", "Distinct values"]];
 
 /** The most lines the table twin has: it is read aloud. */
 const MOST_LINES = 500;
@@ -21,7 +21,7 @@ export class Chart {
 
   constructor(transport, state, pages) {
     Object.assign(this, { transport, state, pages });
-    this.pickers = el("div", { class: "pickers", role: "group", "aria-label": "What is drawn" });
+    this.pickers = el("div", { class: "pickers", role: "group", "aria-label": "Chart settings" });
     this.canvas = el("div", { class: "canvas" });
     this.tip = el("div", { class: "tip", hidden: true });
     this.legend = el("ul", { class: "legend", hidden: true });
@@ -72,17 +72,17 @@ export class Chart {
       return el("label", { class: "field" }, el("span", { text: label }), control);
     };
     const xs = { bar: [...categories, ...times, ...numbers], line: [...times, ...numbers], scatter: [...numbers, ...times], histogram: [...numbers, ...times] }[spec.type];
-    const controls = [select("Chart", "type", TYPES), select(spec.type === "histogram" ? "Column" : "Along", "x", names(xs))];
+    const controls = [select("Chart", "type", TYPES), select(spec.type === "histogram" ? "Column" : "X axis", "x", names(xs))];
     if (spec.type === "bar" || spec.type === "line") {
       controls.push(select("Measure", "measure", numbers.length ? MEASURES : MEASURES.slice(0, 1)));
       if (spec.measure !== "count") {
         spec.y ||= numbers[0]?.name ?? "";
-        controls.push(select("Of", "y", names(spec.measure === "distinct" ? state.columns : numbers)));
+        controls.push(select("Column", "y", names(spec.measure === "distinct" ? state.columns : numbers)));
       }
-      if (state.column(spec.x)?.kind === "time") controls.push(select("By", "bucket", [["auto", "What fits"], ...BUCKETS.map((name) => [name, name])]));
+      if (state.column(spec.x)?.kind === "time") controls.push(select("Time unit", "bucket", [["auto", "Automatic"], ...BUCKETS.map((name) => [name, name])]));
     }
-    if (spec.type === "scatter") controls.push(select("Up", "y", names([...numbers, ...times])));
-    if (spec.type !== "histogram") controls.push(select("Split by", "group", [["", "Nothing"], ...names(categories)]));
+    if (spec.type === "scatter") controls.push(select("Y axis", "y", names([...numbers, ...times])));
+    if (spec.type !== "histogram") controls.push(select("Group by", "group", [["", "None"], ...names(categories)]));
     const held = document.activeElement?.dataset?.pick;
     this.pickers.replaceChildren(...controls);
     if (held) this.pickers.querySelector(`[data-pick="${held}"]`)?.focus();
@@ -94,7 +94,7 @@ export class Chart {
     this.node.classList.add("busy");
     this.note.textContent = "";
     try {
-      const onWait = (seconds) => (this.note.textContent = `Being counted… ${seconds} s`);
+      const onWait = (seconds) => (this.note.textContent = `Counting… ${seconds} s`);
       const data = await load(this.transport, this.state, this.pages, this.#spec, { signal: abort.signal, onWait });
       if (abort.signal.aborted) return;
       this.#data = data;

@@ -63,7 +63,7 @@ export function defaults(state, type) {
 
 /** A measure in words. */
 export function measureText(spec) {
-  const words = { count: "Rows", distinct: "Distinct", sum: "Sum of", mean: "Mean of", min: "Least", max: "Greatest" };
+  const words = { count: "Rows", distinct: "Distinct values of", sum: "Sum of", mean: "Mean of", min: "Minimum of", max: "Maximum of" };
   return spec.measure === "count" ? words.count : `${words[spec.measure]} ${spec.y}`;
 }
 
@@ -81,7 +81,7 @@ async function countBins(state, column, ask) {
   const stats = state.stats.get(column.name);
   const text = { xLabel: column.name, yLabel: "Rows", kind: "histogram", xKind: column.kind };
   if (!state.filter.length && stats?.histogram?.length) return { ...text, bins: fewer(stats.histogram, 60) };
-  if (!state.can("aggregate") || stats?.min === undefined) throw new Error("There is nothing to draw: the server has no histogram of this column.");
+  if (!state.can("aggregate") || stats?.min === undefined) throw new Error("No chart: the server has no histogram of this column.");
   const time = column.kind === "time";
   const bucket = time ? bucketFor(millis(stats.min), millis(stats.max), isDay(column)) : { width: widthFor(Number(stats.min), Number(stats.max)) };
   const { data } = await ask({ groups: [{ column: column.name, bucket }], measures: [{ op: "count" }] });
@@ -91,7 +91,7 @@ async function countBins(state, column, ask) {
 }
 
 async function grouped(state, spec, column, ask) {
-  if (!state.can("aggregate")) throw new Error("This server cannot group rows. Histogram and scatter work without that.");
+  if (!state.can("aggregate")) throw new Error("This server cannot group rows. Choose a histogram or a scatter chart.");
   const bucket = bucketOf(state, spec, column);
   const groups = [{ column: column.name, ...(bucket && { bucket }) }];
   if (spec.group && spec.group !== spec.x) groups.push({ column: spec.group });
@@ -102,10 +102,10 @@ async function grouped(state, spec, column, ask) {
   const text = { xLabel: column.name + (typeof bucket === "string" ? ` by ${bucket}` : ""), yLabel: counts ? "Rows" : measureText(spec) };
   const split = seriesOf(data, groups, column);
   const note = [];
-  if (split.dropped) note.push(`${count(split.dropped)} smaller groups are left out.`);
+  if (split.dropped) note.push(`${count(split.dropped)} smaller groups are not shown.`);
   if (spec.type === "line") {
     const ordered = column.kind === "time" || column.kind === "number";
-    if (!ordered) throw new Error("A line needs days, moments or numbers to run along. Choose another column, or a bar chart.");
+    if (!ordered) throw new Error("A line chart needs times or numbers on its x axis. Choose another column, or a bar chart.");
     const at = (value) => (column.kind === "time" ? millis(value) : Number(value));
     const series = split.series.map(({ name, rows }) => ({ name, points: rows.filter((row) => row.x !== null && row.y !== null).map((row) => [at(row.x), row.y]).sort((a, b) => a[0] - b[0]) }));
     return { kind: "line", xKind: column.kind, series, ...text, note };
@@ -119,7 +119,7 @@ async function grouped(state, spec, column, ask) {
   const shown = names.slice(0, bucket ? 200 : MOST_BARS);
   const more = Math.max(names.length, plain ? Number(number ?? 0) : 0) - shown.length;
   if (more > 0) note.push(`The first ${shown.length} of ${count(shown.length + more)} are shown.`);
-  else if (plain && names.length === MOST_BARS) note.push(`The ${MOST_BARS} greatest are shown.`);
+  else if (plain && names.length === MOST_BARS) note.push(`The ${MOST_BARS} largest are shown.`);
   const label = (value) => (value === null ? "(empty)" : column.kind === "number" ? short(value) : cellText(value, column.kind) || "(empty text)");
   const series = split.series.map(({ name, rows }) => {
     const by = new Map(rows.map((row) => [row.x, row.y]));

@@ -7,14 +7,14 @@ import { sparkline, topValues } from "./spark.js";
 /** What is known of a column, in full. */
 export function fullStats(state, column) {
   const stats = state.stats.get(column.name);
-  if (!stats) return [el("p", { class: "note", text: state.can("stats") ? "Being counted…" : "This server counts nothing." })];
+  if (!stats) return [el("p", { class: "note", text: state.can("stats") ? "Counting…" : "This server has no statistics." })];
   const rows = state.manifest.rows;
   const facts = [
     ["Type", column.type],
     ["Empty", stats.nulls ? `${count(stats.nulls)} (${percent(stats.nulls, rows)})` : "none"],
     stats.distinct !== undefined && ["Distinct", `${stats.distinct > 1000 ? "about " : ""}${count(stats.distinct)}`],
-    stats.min !== undefined && ["Least", statText(stats.min, column.kind)],
-    stats.max !== undefined && ["Greatest", statText(stats.max, column.kind)],
+    stats.min !== undefined && ["Minimum", statText(stats.min, column.kind)],
+    stats.max !== undefined && ["Maximum", statText(stats.max, column.kind)],
     stats.mean !== undefined && ["Mean", statText(stats.mean, "number")],
   ].filter(Boolean);
   const list = el("dl", { class: "facts" });
@@ -46,7 +46,7 @@ export function columnPanel(state, opened) {
     for (const { box, column } of items) box.checked = !state.hidden.has(column.name);
   };
   const all = el("button", { type: "button", text: "Show all", onclick: () => set([]) });
-  const first = el("button", { type: "button", text: "Only the first", onclick: () => set(state.columns.slice(1).map((column) => column.name)) });
+  const first = el("button", { type: "button", text: "Hide all but the first", onclick: () => set(state.columns.slice(1).map((column) => column.name)) });
   return [el("div", { class: "pair" }, search), el("div", { class: "buttons start" }, all, first), el("ul", { class: "columns" }, ...items.map(({ node }) => node))];
 }
 

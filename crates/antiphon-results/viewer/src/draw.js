@@ -42,7 +42,7 @@ export function timeTicks(from, to, wanted = 6) {
 }
 
 const LEFT = 58;
-const RIGHT = 18;
+const RIGHT = 30;
 const TOP = 34;
 
 /** A scale: where a value is. */

@@ -8,7 +8,7 @@ import { closePopover, openPopover } from "./popover.js";
 const FORMATS = {
   csv: ["CSV", "for spreadsheets", "text/csv"],
   xlsx: ["Excel", "a workbook", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"],
-  ndjson: ["NDJSON", "one JSON object a line", "application/x-ndjson"],
+  ndjson: ["NDJSON", "one JSON object per line", "application/x-ndjson"],
   parquet: ["Parquet", "exact, compact, for analysis", "application/vnd.apache.parquet"],
   arrow: ["Arrow", "exact, fast, for programs", "application/vnd.apache.arrow.stream"],
 };
@@ -17,8 +17,8 @@ const FORMATS = {
 export function openExport(opener, state, exporter) {
   const changed = !state.isWhole || state.hidden.size > 0;
   const scope = (value, text, checked) => el("label", { class: "check" }, el("input", { type: "radio", name: "scope", value, checked }), el("span", { text }));
-  const seen = `What is shown${state.total === null ? "" : ` (${rowsText(state.total)})`}`;
-  const scopes = el("fieldset", {}, el("legend", { text: "Rows" }), scope("view", seen, changed), scope("all", `Everything (${rowsText(state.manifest.rows, state.manifest.exact !== false)})`, !changed));
+  const seen = `Current view${state.total === null ? "" : ` (${rowsText(state.total)})`}`;
+  const scopes = el("fieldset", {}, el("legend", { text: "Rows" }), scope("view", seen, changed), scope("all", `All rows (${rowsText(state.manifest.rows, state.manifest.exact !== false)})`, !changed));
   scopes.hidden = !changed;
   const start = (format) => {
     const all = scopes.querySelector("input:checked")?.value === "all";
@@ -78,11 +78,11 @@ export class Exporter {
     const address = await this.transport.exportLink(format, view);
     if (this.host.capabilities.downloadFile) {
       const result = await this.host.ask("ui/download-file", { contents: [{ type: "resource_link", uri: address, name: file, mimeType: type }] });
-      this.#end(result.isError ? "The host did not download the file." : `${file} was handed to the host.`);
+      this.#end(result.isError ? "The host did not download the file." : `${file} was sent to the host.`);
     } else if (this.host.capabilities.openLinks) {
       const result = await this.host.ask("ui/open-link", { url: address });
       this.#end(result.isError ? "The host did not open the download." : "The download was opened.");
-    } else throw new Error("This host downloads no files.");
+    } else throw new Error("This host cannot download files.");
   }
 
   /** Straight to the disk, however large it is. */
@@ -117,7 +117,7 @@ export class Exporter {
   }
 
   #wait(address, signal) {
-    const onWait = (seconds) => (this.text.textContent = `Being prepared… ${seconds} s`);
+    const onWait = (seconds) => (this.text.textContent = `Preparing… ${seconds} s`);
     return whenReady(() => this.transport.size(address, signal), { signal, onWait });
   }
 

@@ -103,7 +103,7 @@ export class State extends EventTarget {
     } else this.sort = by ? [by] : [];
     this.emit("view");
     const words = this.sort.map((it) => `${it.field}, ${it.order === "asc" ? "ascending" : "descending"}`);
-    announce(words.length ? `Sorted by ${words.join("; then ")}.` : "In the order the rows came.");
+    announce(words.length ? `Sorted by ${words.join("; then ")}.` : "Original order.");
   }
 
   filtersOf(name) {

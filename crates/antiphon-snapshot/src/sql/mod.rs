@@ -27,7 +27,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_query_that_is_dropped_gives_its_turn_and_its_memory_back() {
-        let config = SnapshotConfig { pool_bytes: 64 * 1024 * 1024, ..SnapshotConfig::default() };
+        let config = SnapshotConfig::default().with_pool_bytes(64 * 1024 * 1024);
         let turns = config.queries;
         let snapshots = Snapshots::open_with("memory:", [], config).unwrap();
         let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values((0..20_000).map(|at| at % 3)));

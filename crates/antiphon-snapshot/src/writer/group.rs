@@ -46,15 +46,7 @@ impl Groups {
     ) -> Result<Self> {
         let writer = ArrowWriter::try_new(Vec::new(), SchemaRef::clone(&schema), Some(properties))?;
         let (file, columns) = writer.into_serialized_writer()?;
-        Ok(Self {
-            file,
-            schema,
-            columns,
-            chunk_rows: chunk_rows.max(1),
-            chunk_bytes,
-            finished: 0,
-            open: None,
-        })
+        Ok(Self { file, schema, columns, chunk_rows, chunk_bytes, finished: 0, open: None })
     }
 
     /// Encodes a batch into one or more chunks.

@@ -279,9 +279,7 @@ async fn in_memory(seed: u64, one_in: u64) -> bool {
 
 /// Small files in many parts.
 pub(crate) fn small() -> SnapshotConfig {
-    let mut config = SnapshotConfig::default();
-    (config.part_bytes, config.chunk_rows, config.page_rows) = (1024, 200, 100);
-    config
+    SnapshotConfig::default().with_part_bytes(1024).with_chunk_rows(200).with_page_rows(100)
 }
 
 /// Writes a snapshot on a store that fails, and looks at it on the same store when it does not. Says whether it was

@@ -40,9 +40,7 @@ fn endless() -> RowSource {
 }
 
 fn config() -> SnapshotConfig {
-    let mut config = SnapshotConfig::default();
-    (config.chunk_rows, config.part_bytes) = (20_000, 6 << 20);
-    config
+    SnapshotConfig::default().with_chunk_rows(20_000).with_part_bytes(6 << 20)
 }
 
 /// Writes in a process of its own, which is this test once more.

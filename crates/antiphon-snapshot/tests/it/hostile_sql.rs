@@ -50,8 +50,7 @@ fn rule(answer: &Result<Vec<serde_json::Value>, DualResponseError>) -> &'static 
 }
 
 async fn world(time: Duration) -> Snapshots {
-    let mut config = small();
-    config.query_time = time;
+    let config = small().with_query_time(time);
     let snapshots = opened(config);
     write(&snapshots, "rs_result", vec![colleges(20_000)]).await;
     write(&snapshots, "rs_kinds", vec![kinds()]).await;

@@ -156,8 +156,7 @@ async fn one_row_of_twenty_mebibytes_is_taken() {
     }
     let mut places = Places::all();
     while let Some(place) = places.next().await {
-        let mut config = SnapshotConfig::default();
-        config.chunk_bytes = 8 << 20;
+        let config = SnapshotConfig::default().with_chunk_bytes(8 << 20);
         let snapshots = place.open_with(config);
         let values = vec![large.as_slice(), b"small"];
         let batch = batch(vec![("blob", Arc::new(BinaryArray::from(values)))]);

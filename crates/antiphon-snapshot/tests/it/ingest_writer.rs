@@ -89,8 +89,7 @@ async fn nothing_is_left(snapshots: &Snapshots) {
 async fn whoever_drops_the_rest_leaves_nothing() {
     let mut places = Places::all();
     while let Some(place) = places.next().await {
-        let mut config = SnapshotConfig::default();
-        (config.part_bytes, config.chunk_rows) = (64 * 1024, 4096);
+        let config = SnapshotConfig::default().with_part_bytes(64 * 1024).with_chunk_rows(4096);
         let snapshots = place.open_with(config);
         let mut begun =
             snapshots.begin(&id("rs_dropped"), endless(), SnapshotWriteOptions::default()).await.unwrap();
@@ -108,8 +107,7 @@ async fn whoever_drops_the_rest_leaves_nothing() {
 async fn a_writer_that_was_dropped_leaves_the_next_one_alone() {
     let mut places = Places::all();
     while let Some(place) = places.next().await {
-        let mut config = SnapshotConfig::default();
-        (config.part_bytes, config.chunk_rows) = (64 * 1024, 4096);
+        let config = SnapshotConfig::default().with_part_bytes(64 * 1024).with_chunk_rows(4096);
         let snapshots = place.open_with(config);
         let mut begun =
             snapshots.begin(&id("rs_next"), endless(), SnapshotWriteOptions::default()).await.unwrap();

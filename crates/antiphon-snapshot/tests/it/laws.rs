@@ -10,10 +10,7 @@ use antiphon_snapshot::{SnapshotConfig, Snapshots};
 
 /// Small chunks and pages, so that a thousand rows have several.
 fn config() -> SnapshotConfig {
-    let mut config = SnapshotConfig::default();
-    config.chunk_rows = 1_000;
-    config.page_rows = 128;
-    config
+    SnapshotConfig::default().with_chunk_rows(1_000).with_page_rows(128)
 }
 
 mod memory {

@@ -64,8 +64,7 @@ fn floats() -> RecordBatch {
 #[tokio::test]
 async fn what_rows_show_as_nothing_is_nothing_to_filters() {
     for chunk in [2, 8192] {
-        let mut config = small();
-        config.chunk_rows = chunk;
+        let config = small().with_chunk_rows(chunk);
         let snapshots = opened(config);
         write(&snapshots, "rs_floats", vec![floats()]).await;
         let whole = rows(&snapshots, "rs_floats", &View::default()).await;
@@ -116,8 +115,7 @@ async fn other_bytes_have_another_tag() {
     let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
     let mut tags = Vec::new();
     for compression in [1, 9] {
-        let mut config = small();
-        config.compression = compression;
+        let config = small().with_compression(compression);
         let snapshots = Snapshots::on(Arc::clone(&store), config).unwrap();
         if compression == 1 {
             write(&snapshots, "rs_tags", vec![colleges(100)]).await;
@@ -135,8 +133,7 @@ async fn other_bytes_have_another_tag() {
 async fn queries_find_the_same_floats_however_rows_lie_in_chunks() {
     let mut answers = Vec::new();
     for chunk in [2, 3, 8192] {
-        let mut config = small();
-        config.chunk_rows = chunk;
+        let config = small().with_chunk_rows(chunk);
         let snapshots = opened(config);
         write(&snapshots, "rs_floats", vec![floats()]).await;
         let sql = "SELECT count(*) FILTER (WHERE x > 5) AS a, (SELECT count(*) FROM result WHERE x > 5) AS b, (SELECT count(*) FROM result WHERE x < 5) AS c FROM result";
@@ -254,9 +251,7 @@ fn peak() -> usize {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn long_text_that_repeats_is_unpacked_a_little_at_a_time() {
-    let mut config = small();
-    config.query_time = std::time::Duration::from_secs(30);
-    config.chunk_rows = 65_536;
+    let config = small().with_query_time(std::time::Duration::from_secs(30)).with_chunk_rows(65_536);
     let snapshots = opened(config);
     let text = "x".repeat(200_000);
     let part = |number: i64| {

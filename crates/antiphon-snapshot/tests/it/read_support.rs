@@ -56,10 +56,7 @@ fn open(folder: &std::path::Path) -> Snapshots {
 
 /// Small chunks and pages.
 fn small() -> SnapshotConfig {
-    let mut config = SnapshotConfig::default();
-    config.chunk_rows = 3_000;
-    config.page_rows = 256;
-    config
+    SnapshotConfig::default().with_chunk_rows(3_000).with_page_rows(256)
 }
 
 /// The same wherever others can see it: tests that look at no files run on each of them.

@@ -55,8 +55,7 @@ async fn a_snapshot_on_s3_is_read_by_who_did_not_write_it_and_at_a_signed_addres
 async fn a_large_snapshot_goes_to_s3_in_parts_and_none_is_left() {
     let Some(url) = service(URL) else { return };
     let bucket = s3_bucket(&url, "parts").await;
-    let mut config = SnapshotConfig::default();
-    (config.part_bytes, config.chunk_rows) = (5 << 20, 8192);
+    let config = SnapshotConfig::default().with_part_bytes(5 << 20).with_chunk_rows(8192);
     let snapshots = Snapshots::open_with(&format!("s3://{bucket}"), s3_options(&url), config).unwrap();
     let text = |number: u64| {
         let mut state = number | 1 << 40;
@@ -81,9 +80,8 @@ async fn s3_that_fails_one_call_in_ten_gives_all_rows_or_none() {
     let Some(url) = service(URL) else { return };
     let bucket = s3_bucket(&url, "flaky").await;
     let store = Arc::new(store(&url, &bucket));
-    let mut config = small();
     // S3 takes no small parts.
-    config.part_bytes = 5 << 20;
+    let config = small().with_part_bytes(5 << 20);
     let run = |seed| whole_or_not_at_all(Arc::clone(&store), seed, 10, config.clone());
     let outcomes: Vec<bool> = stream::iter(0..200).map(run).buffer_unordered(16).collect().await;
     assert!(outcomes.iter().filter(|well| **well).count() > 150, "so few failures are gone through");

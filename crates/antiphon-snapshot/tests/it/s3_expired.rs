@@ -137,9 +137,7 @@ async fn an_address_is_good_until_it_ends_and_another_can_be_had() {
 
 /// How long the addresses last that the routes give.
 fn brief() -> ResultLimits {
-    let mut limits = ResultLimits::default();
-    limits.link_life = Duration::from_secs(3);
-    limits
+    ResultLimits::default().with_link_life(Duration::from_secs(3))
 }
 
 #[tokio::test]

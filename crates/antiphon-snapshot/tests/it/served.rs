@@ -133,11 +133,10 @@ pub(crate) fn sent() -> (mpsc::UnboundedSender<Result<RecordBatch, BoxError>>, S
 
 /// Limits under which nobody waits for long.
 pub(crate) fn quick() -> ResultLimits {
-    let mut limits = ResultLimits::default();
-    limits.settle = Duration::from_millis(50);
-    limits.beat = Duration::from_millis(20);
-    limits.wait = Duration::from_millis(50);
-    limits
+    ResultLimits::default()
+        .with_settle(Duration::from_millis(50))
+        .with_beat(Duration::from_millis(20))
+        .with_wait(Duration::from_millis(50))
 }
 
 #[tokio::test]
@@ -283,8 +282,7 @@ async fn rows_come_once_and_need_somewhere_to_be_saved() {
 
 #[tokio::test]
 async fn what_was_left_out_is_said_in_text_metadata_and_headers() {
-    let mut limits = ResultLimits::default();
-    limits.snapshot_rows = 1500;
+    let limits = ResultLimits::default().with_snapshot_rows(1500);
     let house =
         House::with(&Snapshots::open("memory:").unwrap(), |options| options.with_limits(limits)).await;
     let response = house.make(numbers(5000)).await;

@@ -96,9 +96,8 @@ async fn a_set_whose_writer_is_silent_has_failed() {
 #[tokio::test]
 async fn a_writer_that_was_given_up_and_comes_back_leaves_nothing() {
     let snapshots = Snapshots::open("memory:").unwrap();
-    let mut limits = quick();
     // It is never heard of.
-    limits.beat = Duration::from_hours(1);
+    let limits = quick().with_beat(Duration::from_hours(1));
     let house = House::with(&snapshots, |options| options.with_limits(limits)).await;
     let other = Snapshots::clone(&snapshots);
     let (tx, source) = sent();
@@ -154,8 +153,7 @@ async fn a_sweep_removes_what_no_set_knows_and_nothing_else() {
 
 #[tokio::test]
 async fn one_tenant_has_so_many_intakes_and_another_has_its_own() {
-    let mut limits = quick();
-    limits.intakes_per_tenant = 2;
+    let limits = quick().with_intakes_per_tenant(2);
     let house =
         House::with(&Snapshots::open("memory:").unwrap(), |options| options.with_limits(limits)).await;
     let make = async |tenant: &str| {
@@ -178,8 +176,7 @@ async fn one_tenant_has_so_many_intakes_and_another_has_its_own() {
 
 #[tokio::test]
 async fn a_tenant_that_has_saved_too_much_saves_no_more() {
-    let mut limits = ResultLimits::default();
-    limits.tenant_bytes = 1000;
+    let limits = ResultLimits::default().with_tenant_bytes(1000);
     let house =
         House::with(&Snapshots::open("memory:").unwrap(), |options| options.with_limits(limits)).await;
     let make = async |tenant: &str| {

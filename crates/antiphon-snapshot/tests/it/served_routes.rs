@@ -192,8 +192,7 @@ async fn the_stored_file_has_its_digest_and_is_not_compressed_again() {
 
 #[tokio::test]
 async fn chunks_together_are_the_set_and_streams_are_exports() {
-    let mut config = antiphon_snapshot::SnapshotConfig::default();
-    config.chunk_rows = 1000;
+    let config = antiphon_snapshot::SnapshotConfig::default().with_chunk_rows(1000);
     let house = House::with(&Snapshots::open_with("memory:", [], config).unwrap(), |options| options).await;
     let id = house.make(numbers(3500)).await.resource_id;
     let (_, manifest) = house.json(&format!("{id}/manifest")).await;

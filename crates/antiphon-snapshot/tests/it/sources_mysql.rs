@@ -13,7 +13,7 @@ use crate::ingest_support::{self, id, kinds, read, service, write};
 #[tokio::test]
 async fn every_type_of_mariadb_is_kept() {
     let Some(url) = service("ANTIPHON_TEST_MARIADB_URL") else { return };
-    let pool = MySqlPool::connect(&url).await.unwrap();
+    let pool = Box::pin(MySqlPool::connect(&url)).await.unwrap();
     let table = format!("antiphon_types_{}", std::process::id());
     let create = format!(
         "CREATE TABLE {table} (id INT PRIMARY KEY, tiny TINYINT(1), big BIGINT UNSIGNED, f FLOAT, d DOUBLE, \
@@ -126,7 +126,7 @@ fn plain(value: &Value, kind: &str) -> String {
 #[tokio::test]
 async fn query_and_snapshot_give_the_same_value_for_every_type() {
     let Some(url) = service("ANTIPHON_TEST_MARIADB_URL") else { return };
-    let pool = MySqlPool::connect(&url).await.unwrap();
+    let pool = Box::pin(MySqlPool::connect(&url)).await.unwrap();
     let snapshots = Snapshots::open("memory:").unwrap();
     let execute = async |sql: String| {
         // `raw_sql`, so that dates of zeros are taken: `sqlx` allows them in its sessions.
@@ -164,7 +164,7 @@ async fn query_and_snapshot_give_the_same_value_for_every_type() {
 #[tokio::test]
 async fn date_of_zeros_after_ordinary_dates_loses_nothing() {
     let Some(url) = service("ANTIPHON_TEST_MARIADB_URL") else { return };
-    let pool = MySqlPool::connect(&url).await.unwrap();
+    let pool = Box::pin(MySqlPool::connect(&url)).await.unwrap();
     let table = format!("antiphon_zeros_{}", std::process::id());
     let execute = async |sql: String| {
         sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(&pool).await.unwrap();

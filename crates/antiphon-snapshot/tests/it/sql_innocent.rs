@@ -8,8 +8,7 @@ const STATEMENTS: &str = include_str!("hostile/innocent.txt");
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn innocent_statements_are_answered() {
-    let mut config = small();
-    config.query_time = std::time::Duration::from_secs(20);
+    let config = small().with_query_time(std::time::Duration::from_secs(20));
     let snapshots = opened(config);
     write(&snapshots, "rs_result", vec![colleges(2_000)]).await;
     write(&snapshots, "rs_kinds", vec![kinds()]).await;

@@ -14,8 +14,7 @@ const LONG: &str =
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_query_that_takes_too_long_is_stopped() {
-    let mut config = small();
-    config.query_time = Duration::from_millis(700);
+    let config = small().with_query_time(Duration::from_millis(700));
     let snapshots = opened(config);
     write(&snapshots, "rs_long", vec![colleges(20_000)]).await;
     let begun = Instant::now();
@@ -26,9 +25,7 @@ async fn a_query_that_takes_too_long_is_stopped() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tenant_whose_turns_are_taken_is_told_to_come_back_and_served_after_one_is_dropped() {
-    let mut config = small();
-    config.query_time = Duration::from_mins(1);
-    config.queries_per_tenant = 1;
+    let config = small().with_query_time(Duration::from_mins(1)).with_queries_per_tenant(1);
     let snapshots = opened(config);
     write(&snapshots, "rs_turns", vec![colleges(20_000)]).await;
     let tables = [("result".to_owned(), id("rs_turns"))];
@@ -43,8 +40,7 @@ async fn a_tenant_whose_turns_are_taken_is_told_to_come_back_and_served_after_on
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_intake_that_is_dropped_half_way_gives_its_turn_back() {
-    let mut config = small();
-    config.queries = 1;
+    let config = small().with_queries(1);
     let snapshots = opened(config);
     write(&snapshots, "rs_half", vec![colleges(20_000)]).await;
     let tables = [("result".to_owned(), id("rs_half"))];

@@ -46,8 +46,7 @@ async fn pattern_of_each_row_is_rejected_within_bounds_of_memory_and_time() {
 }
 
 async fn with_long_texts(time: Duration) -> Snapshots {
-    let mut config = small();
-    (config.query_time, config.chunk_rows, config.page_rows) = (time, 32, 32);
+    let config = small().with_query_time(time).with_chunk_rows(32).with_page_rows(32);
     let snapshots = opened(config);
     let texts = StringArray::from_iter_values((0..128).map(|_| "A".repeat(32 * 1024)));
     write(&snapshots, "rs_long", vec![batch(vec![("text", Arc::new(texts))])]).await;

@@ -28,19 +28,16 @@ pub(crate) fn id(set: &str) -> SnapshotId {
 
 /// A small pool and little time, so that what is too much is so soon.
 pub(crate) fn small() -> SnapshotConfig {
-    let mut config = SnapshotConfig::default();
-    config.pool_bytes = 64 * MIB;
-    config.query_time = Duration::from_secs(5);
-    config.chunk_rows = 8192;
-    config.page_rows = 1024;
-    config
+    SnapshotConfig::default()
+        .with_pool_bytes(64 * MIB)
+        .with_query_time(Duration::from_secs(5))
+        .with_chunk_rows(8192)
+        .with_page_rows(1024)
 }
 
 /// The same with time enough for a store that is far away.
 pub(crate) fn patient() -> SnapshotConfig {
-    let mut config = small();
-    config.query_time = Duration::from_secs(30);
-    config
+    small().with_query_time(Duration::from_secs(30))
 }
 
 pub(crate) fn opened(config: SnapshotConfig) -> Snapshots {

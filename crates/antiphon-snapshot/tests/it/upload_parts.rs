@@ -63,8 +63,7 @@ fn row(number: u64) -> String {
 }
 
 async fn parts_have_one_length<S: ObjectStore + MultipartStore + Debug>(store: Arc<S>, part_bytes: usize) {
-    let mut config = SnapshotConfig::default();
-    (config.part_bytes, config.chunk_rows) = (part_bytes, 5_000);
+    let config = SnapshotConfig::default().with_part_bytes(part_bytes).with_chunk_rows(5_000);
     let noted = Arc::new(Noted { inner: Arc::clone(&store), parts: Mutex::default() });
     let bucket = Bucket::new(store).with_multipart(Arc::clone(&noted) as Arc<dyn MultipartStore>);
     let snapshots = Snapshots::on(bucket, config).unwrap();

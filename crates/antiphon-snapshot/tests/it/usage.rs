@@ -63,8 +63,7 @@ async fn files(objects: &InMemory) -> Vec<String> {
 #[tokio::test]
 async fn principal_that_has_filled_their_quota_leaves_others_theirs() {
     let snapshots = Snapshots::open("memory:").unwrap();
-    let mut limits = ResultLimits::default();
-    limits.tenant_bytes = 20_000;
+    let limits = ResultLimits::default().with_tenant_bytes(20_000);
     let house = House::with(&snapshots, |options| options.with_limits(limits)).await;
     let make = async |owner: Owner| {
         let options = CreateOptions::new("Numbers", numbers(1_000)).for_owner(owner).complete();

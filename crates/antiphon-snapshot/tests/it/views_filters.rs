@@ -24,8 +24,7 @@ async fn filters_choose_what_they_say() {
     type Check = fn(&Value) -> bool;
     let mut places = Places::all();
     while let Some(place) = places.next().await {
-        let mut config = patient();
-        config.chunk_rows = 1_000;
+        let config = patient().with_chunk_rows(1_000);
         let snapshots = place.open_with(config);
         write(&snapshots, "rs_filters", vec![colleges(3_000)]).await;
         let whole = rows(&snapshots, "rs_filters", &View::default()).await;

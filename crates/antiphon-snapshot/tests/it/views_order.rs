@@ -135,8 +135,7 @@ proptest! {
         chunk_rows in prop::sample::select(vec![7_usize, 64, 1000]),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let mut config = small();
-        config.chunk_rows = chunk_rows;
+        let config = small().with_chunk_rows(chunk_rows);
         let snapshots = opened(config);
         let found: Vec<usize> = runtime.block_on(async {
             write(&snapshots, "rs_sorted", vec![batch(columns(&rows))]).await;
@@ -178,9 +177,7 @@ async fn pages_of_any_size_show_one_order() {
 /// A million rows of eight columns, some 120 MB, in a pool of 64 MiB.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_million_rows_are_sorted_in_a_small_pool() {
-    let mut config = small();
-    config.chunk_rows = 65_536;
-    config.query_time = std::time::Duration::from_mins(2);
+    let config = small().with_chunk_rows(65_536).with_query_time(std::time::Duration::from_mins(2));
     let folder = tempfile::tempdir().unwrap();
     let address = url::Url::from_directory_path(folder.path()).unwrap();
     let snapshots = antiphon_snapshot::Snapshots::open_with(address.as_str(), [], config).unwrap();

@@ -82,10 +82,10 @@ async fn replicas_do_not_each_give_a_tenant_all_it_may_have() {
             memory.queue(QueueConfig::default()),
             memory.bus(),
         ));
-        let mut limits = ResultLimits::default();
-        limits.view_wait = Duration::from_secs(30);
-        // The set and one view of it, and less than another.
-        limits.tenant_bytes = bytes * 5 / 2;
+        let limits = ResultLimits::default()
+            .with_view_wait(Duration::from_secs(30))
+            // The set and one view of it, and less than another.
+            .with_tenant_bytes(bytes * 5 / 2);
         let snapshots = Snapshots::open(&address).unwrap();
         House::with(&snapshots, |options| options.with_store(store).with_limits(limits)).await
     };

@@ -15,35 +15,22 @@ use crate::{
 
 /// The address of NATS, and the options for its use.
 #[derive(Clone)]
-#[non_exhaustive]
 pub struct NatsConfig {
-    /// One or more URLs, separated by commas: `nats://host:4222`, `tls://user:password@host`, `nats://token@host`.
-    ///
-    /// The credentials before the `@` are percent-decoded and used for all servers. If one URL is `tls://`, TLS is
-    /// required for all servers, including servers that are discovered later.
-    pub url: String,
-    /// The namespace of an application on a shared server. A namespace must be one [segment](crate::name) of a name.
-    /// Default: `antiphon`.
-    pub space: String,
-    /// The prefix of all stream names and subjects. The prefix must be one [segment](crate::name) of a name. All spaces
-    /// with the same prefix share streams. Default: `antiphon`.
-    pub prefix: String,
-    /// The number of servers that store each stream. More than one server needs NATS 2.11. Default: 1.
-    ///
-    /// The value applies when the streams are created. To change the number of servers later, use `nats stream edit`.
-    pub replicas: usize,
-    /// The maximum time to wait for a connection, at the start and after a connection was lost. Default: 5 seconds.
-    pub connect_timeout: Duration,
-    /// The maximum time of one operation, counted from when it has a connection. The time that a worker waits for a
-    /// job is not included. Default: 5 seconds.
-    pub timeout: Duration,
-    /// The certificate authorities of the servers, in PEM. These authorities replace the authorities that the system
-    /// trusts. Default: none.
-    pub authority: Option<Vec<u8>>,
+    pub(super) url: String,
+    pub(super) space: String,
+    pub(super) prefix: String,
+    pub(super) replicas: usize,
+    pub(super) connect_timeout: Duration,
+    pub(super) timeout: Duration,
+    pub(super) authority: Option<Vec<u8>>,
 }
 
 impl NatsConfig {
     /// Creates a configuration for the servers at `url` with the defaults.
+    ///
+    /// `url` is one or more URLs, separated by commas: `nats://host:4222`, `tls://user:password@host`,
+    /// `nats://token@host`. The credentials before the `@` are percent-decoded and used for all servers. If one URL is
+    /// `tls://`, TLS is required for all servers, including servers that are discovered later.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
@@ -56,35 +43,41 @@ impl NatsConfig {
         }
     }
 
-    /// Sets the namespace of the application. Default: `antiphon`.
+    /// Sets the namespace of the application on a shared server. A namespace must be one [segment](crate::name) of a
+    /// name. Default: `antiphon`.
     #[must_use]
     pub fn with_space(mut self, space: impl Into<String>) -> Self {
         self.space = space.into();
         self
     }
 
-    /// Sets the prefix of all stream names and subjects. Default: `antiphon`.
+    /// Sets the prefix of all stream names and subjects. The prefix must be one [segment](crate::name) of a name. All
+    /// spaces with the same prefix share streams. Default: `antiphon`.
     #[must_use]
     pub fn with_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// Sets the number of servers that store each stream. Default: 1.
+    /// Sets the number of servers that store each stream. More than one server needs NATS 2.11. Default: 1.
+    ///
+    /// The value applies when the streams are created. To change the number of servers later, use `nats stream edit`.
     #[must_use]
     pub fn with_replicas(mut self, replicas: usize) -> Self {
         self.replicas = replicas;
         self
     }
 
-    /// Sets the maximum time to wait for a connection. Default: 5 seconds.
+    /// Sets the maximum time to wait for a connection, at the start and after a connection was lost. Default: 5
+    /// seconds.
     #[must_use]
     pub fn with_connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
         self
     }
 
-    /// Sets the maximum time of an operation. Default: 5 seconds.
+    /// Sets the maximum time of one operation, counted from when it has a connection. The time that a worker waits for
+    /// a job is not included. Default: 5 seconds.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;

@@ -2,7 +2,7 @@
 //!
 //! # Layout
 //!
-//! A *space* is the namespace of one application ([`NatsConfig::space`]). All spaces share seven streams, named
+//! A *space* is the namespace of one application ([`NatsConfig::with_space`]). All spaces share seven streams, named
 //! `<prefix>_v1_<stream>`. Their subjects are `<prefix>.v1.<stream>.<space>.…`. A `/` in a name becomes a `.` in the
 //! subject.
 //!
@@ -39,9 +39,9 @@
 //!
 //! # Durability and failover
 //!
-//! An acknowledged write is in the files of the server. With more than one [replica](NatsConfig::replicas), the write
-//! is in the files of a majority of servers. NATS writes files without waiting for the disk (`sync_interval`, two
-//! minutes by default). If a process is killed, no data is lost. If a machine loses power, the last writes of one
+//! An acknowledged write is in the files of the server. With more than one [replica](NatsConfig::with_replicas), the
+//! write is in the files of a majority of servers. NATS writes files without waiting for the disk (`sync_interval`,
+//! two minutes by default). If a process is killed, no data is lost. If a machine loses power, the last writes of one
 //! replica can be lost. A consumer saves the list of its deliveries ten times per second. After a crash, it repeats the
 //! deliveries that it had not saved. The fence then prevents a second worker from receiving a leased job.
 //!
@@ -53,7 +53,7 @@
 //! - If two writers compete, NATS 2.11 and later with replicas report the failed write with one of two errors. Both
 //!   errors become [`Conflict`](crate::Error::Conflict).
 //! - A lost connection is opened again. Until the connection is open, operations wait for
-//!   [`connect_timeout`](NatsConfig::connect_timeout) and then return [`Busy`](crate::Error::Busy).
+//!   [`connect_timeout`](NatsConfig::with_connect_timeout) and then return [`Busy`](crate::Error::Busy).
 //! - In a cluster, other servers receive a new subscription with a short delay.
 //!
 //! # Time

@@ -9,44 +9,25 @@ use crate::{
 
 /// The address of the database, and the limits for its use.
 #[derive(Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct PostgresConfig {
-    /// The URL of the database: `postgres://user:password@host:port/database`, with `sslmode`, `sslrootcert` and
-    /// other parameters.
-    ///
-    /// `sslmode` is required unless the host is this machine. Use `verify-full` for TLS with a checked certificate,
-    /// and `disable` for a network that you trust.
-    pub url: String,
-    /// The namespace of the records, logs, queues and topics. Different spaces do not share data. Default:
-    /// `antiphon`.
-    pub space: String,
-    /// The schema of the tables: lower case letters, digits and `_`. Default: `antiphon`.
-    pub schema: String,
-    /// The URL of the connection that listens for notifications. Set this URL if `url` leads to a pooler that does not
-    /// support `LISTEN`, such as `PgBouncer` in transaction mode. Default: `url`.
-    pub listen_url: Option<String>,
-    /// The maximum number of connections. The connection that listens for notifications is not included. Default: 16.
-    pub max_connections: u32,
-    /// The maximum time to wait for a free or a new connection. Default: 5 seconds.
-    pub connect_timeout: Duration,
-    /// The maximum time of one operation, counted from when it has a connection. Default: 10 seconds.
-    ///
-    /// The server cancels a statement that takes longer (`statement_timeout`), or that waits for a lock for half of
-    /// this time (`lock_timeout`). A cancelled call therefore does not continue on the server. If the role, the
-    /// database or the URL already sets one of these timeouts, that value is kept. With
-    /// [`listen_url`](Self::listen_url), this crate sets neither timeout, because the pooler shares its connections
-    /// with other clients. Set the timeouts with `alter role` instead.
-    pub operation_timeout: Duration,
-    /// The interval at which a waiting worker polls for jobs, in case a notification is lost. Default: 5 seconds.
-    pub poll: Duration,
-    /// Whether [`Postgres::connect`](super::Postgres::connect) migrates the schema, which needs the permission to
-    /// create the schema. If false, call [`Postgres::migrate`](super::Postgres::migrate) before you connect. Default:
-    /// true.
-    pub migrate: bool,
+    pub(super) url: String,
+    pub(super) space: String,
+    pub(super) schema: String,
+    pub(super) listen_url: Option<String>,
+    pub(super) max_connections: u32,
+    pub(super) connect_timeout: Duration,
+    pub(super) operation_timeout: Duration,
+    pub(super) poll: Duration,
+    pub(super) migrate: bool,
 }
 
 impl PostgresConfig {
     /// Creates a configuration for this URL with the defaults.
+    ///
+    /// The URL is `postgres://user:password@host:port/database`, with `sslmode`, `sslrootcert` and other parameters.
+    ///
+    /// `sslmode` is required unless the host is this machine. Use `verify-full` for TLS with a checked certificate,
+    /// and `disable` for a network that you trust.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
@@ -61,56 +42,67 @@ impl PostgresConfig {
         }
     }
 
-    /// Sets the namespace of the data. Default: `antiphon`.
+    /// Sets the namespace of the records, logs, queues and topics. Different spaces do not share data. Default:
+    /// `antiphon`.
     #[must_use]
     pub fn with_space(mut self, space: impl Into<String>) -> Self {
         self.space = space.into();
         self
     }
 
-    /// Sets the schema of the tables. Default: `antiphon`.
+    /// Sets the schema of the tables: lower case letters, digits and `_`. Default: `antiphon`.
     #[must_use]
     pub fn with_schema(mut self, schema: impl Into<String>) -> Self {
         self.schema = schema.into();
         self
     }
 
-    /// Sets the URL of the connection that listens for notifications, to bypass a pooler. Default: the main URL.
+    /// Sets the URL of the connection that listens for notifications. Use this method if the main URL leads to a pooler
+    /// that does not support `LISTEN`, such as `PgBouncer` in transaction mode. Default: the main URL.
     #[must_use]
     pub fn with_listen_url(mut self, listen_url: impl Into<String>) -> Self {
         self.listen_url = Some(listen_url.into());
         self
     }
 
-    /// Sets the maximum number of connections. Default: 16.
+    /// Sets the maximum number of connections. The connection that listens for notifications is not included. Default:
+    /// 16.
     #[must_use]
     pub fn with_max_connections(mut self, max_connections: u32) -> Self {
         self.max_connections = max_connections;
         self
     }
 
-    /// Sets the maximum time to wait for a connection. Default: 5 seconds.
+    /// Sets the maximum time to wait for a free or a new connection. Default: 5 seconds.
     #[must_use]
     pub fn with_connect_timeout(mut self, connect_timeout: Duration) -> Self {
         self.connect_timeout = connect_timeout;
         self
     }
 
-    /// Sets the maximum time of an operation. Default: 10 seconds.
+    /// Sets the maximum time of one operation, counted from when it has a connection. Default: 10 seconds.
+    ///
+    /// The server cancels a statement that takes longer (`statement_timeout`), or that waits for a lock for half of
+    /// this time (`lock_timeout`). A cancelled call therefore does not continue on the server. If the role, the
+    /// database or the URL already sets one of these timeouts, that value is kept. With
+    /// [`with_listen_url`](Self::with_listen_url), this crate sets neither timeout, because the pooler shares its
+    /// connections with other clients. Set the timeouts with `alter role` instead.
     #[must_use]
     pub fn with_operation_timeout(mut self, operation_timeout: Duration) -> Self {
         self.operation_timeout = operation_timeout;
         self
     }
 
-    /// Sets the interval at which a waiting worker polls for jobs. Default: 5 seconds.
+    /// Sets the interval at which a waiting worker polls for jobs, in case a notification is lost. Default: 5 seconds.
     #[must_use]
     pub fn with_poll(mut self, poll: Duration) -> Self {
         self.poll = poll;
         self
     }
 
-    /// Sets whether [`Postgres::connect`](super::Postgres::connect) migrates the schema. Default: true.
+    /// Sets whether [`Postgres::connect`](super::Postgres::connect) migrates the schema, which needs the permission to
+    /// create the schema. If false, call [`Postgres::migrate`](super::Postgres::migrate) before you connect. Default:
+    /// true.
     #[must_use]
     pub fn with_migrate(mut self, migrate: bool) -> Self {
         self.migrate = migrate;
@@ -135,7 +127,9 @@ impl PostgresConfig {
             });
         }
         if self.max_connections == 0 {
-            return Err(Error::Config { problem: "`max_connections` must be at least 1".into() });
+            return Err(Error::Config {
+                problem: "`PostgresConfig::with_max_connections` must be at least 1".into(),
+            });
         }
         Ok(())
     }

@@ -139,7 +139,7 @@ impl Task {
             let error = match timeout(self.patience, self.connect()).await {
                 Ok(Ok(mut listener)) => {
                     pause = FIRST_PAUSE;
-                    match self.listen(&mut listener).await {
+                    match Box::pin(self.listen(&mut listener)).await {
                         Ok(End::Idle) => continue,
                         Ok(End::Lost) => None,
                         Err(error) => Some(error),
@@ -184,7 +184,7 @@ impl Task {
                     let channel = request.channel.clone();
                     self.admit(request);
                     if !known {
-                        within(self.patience, listener.listen(&channel)).await?;
+                        Box::pin(within(self.patience, listener.listen(&channel))).await?;
                     }
                     if let Some(registration) = self.registrations.get_mut(&channel).and_then(|registrations| registrations.last_mut()) {
                         registration.begin();

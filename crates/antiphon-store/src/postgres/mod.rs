@@ -12,9 +12,9 @@
 //!
 //! # Layout
 //!
-//! All tables, and the list of applied migrations, are in one schema ([`PostgresConfig::schema`]). Other data in the
-//! database is not affected. Every row contains its [space](PostgresConfig::space). Names are compared byte by byte,
-//! independently of the locale of the database.
+//! All tables, and the list of applied migrations, are in one [schema](PostgresConfig::with_schema). Other data in the
+//! database is not affected. Every row contains its [space](PostgresConfig::with_space). Names are compared byte by
+//! byte, independently of the locale of the database.
 //! - **Records** are rows of `records`. Revisions come from one sequence, so no revision is used twice. The column
 //!   `claim_at` is the time from which a claim checks whether the record has expired. An update that extends the
 //!   lifetime does not change `claim_at`.
@@ -31,7 +31,7 @@
 //! to the subscribed topics, and to one channel on which replicas announce queues with new jobs. A replica sends these
 //! announcements after the push has returned, and combines many announcements in one notification. If each push sent
 //! its own notification, all pushes in the database would wait for each other's write to disk. If a replica stops
-//! before it sends the announcement, waiting workers find the job within [`PostgresConfig::poll`].
+//! before it sends the announcement, waiting workers find the job within [`PostgresConfig::with_poll`].
 //!
 //! All times come from the server's clock, `now()`.
 //!
@@ -53,18 +53,18 @@
 //!
 //! - The user needs the permission to create the schema once (`grant create on database … to …`), or must own an
 //!   existing schema. Superuser permissions are not needed. If the servers must not have this permission, call
-//!   [`Postgres::migrate`] in the deployment and set [`PostgresConfig::migrate`] to false.
-//! - Each handle uses up to [`PostgresConfig::max_connections`] connections, and one more connection that listens for
-//!   notifications.
-//! - **A pooler in transaction mode** (`PgBouncer`) does not support `LISTEN`. Set [`PostgresConfig::listen_url`] to a
-//!   URL that bypasses the pooler. The pooler also needs version 1.21 and `max_prepared_statements`. Without
-//!   `listen_url`, no event arrives, and workers find jobs only by polling.
+//!   [`Postgres::migrate`] in the deployment and set [`PostgresConfig::with_migrate`] to false.
+//! - Each handle uses up to [`PostgresConfig::with_max_connections`] connections, and one more connection that listens
+//!   for notifications.
+//! - **A pooler in transaction mode** (`PgBouncer`) does not support `LISTEN`. Set [`PostgresConfig::with_listen_url`]
+//!   to a URL that bypasses the pooler. The pooler also needs version 1.21 and `max_prepared_statements`. Without that
+//!   URL, no event arrives, and workers find jobs only by polling.
 //! - A transaction that stays open for hours, in any application, prevents vacuum from removing the rows of
 //!   finished jobs. Leasing then becomes slower.
 //! - TLS needs the crate's feature `tls`, and is set in the URL: `?sslmode=verify-full`. A URL to another machine
 //!   without `sslmode` is rejected, because the default `sslmode` would silently continue without TLS. Certificates
 //!   are checked against the public certificate authorities, and against `sslrootcert` if it is set.
-//! - The server cancels statements that take longer than [`PostgresConfig::operation_timeout`].
+//! - The server cancels statements that take longer than [`PostgresConfig::with_operation_timeout`].
 //! - Most updates of records are HOT updates: they touch no index if the table page has room. Keep the `fillfactor` and
 //!   the autovacuum settings of the tables, or make autovacuum more aggressive.
 //!
@@ -117,7 +117,7 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Connects to the database, and migrates the schema unless [`PostgresConfig::migrate`] is false.
+    /// Connects to the database, and migrates the schema unless [`PostgresConfig::with_migrate`] is false.
     pub async fn connect(config: PostgresConfig) -> Result<Self> {
         config.check()?;
         let listen_options = config.listen_options()?;

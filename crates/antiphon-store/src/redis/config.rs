@@ -9,37 +9,25 @@ use crate::{
 
 /// The address of Redis, and the limits for its use.
 #[derive(Clone)]
-#[non_exhaustive]
 pub struct RedisConfig {
-    /// The URL of the server, with user, password and database. The URL starts with `redis://`, `rediss://` (feature
-    /// `tls`) or `unix://`.
-    pub url: String,
-    /// The URLs of further cluster nodes, from which the other nodes are discovered. These URLs must have the same
-    /// credentials as `url`. Default: none.
-    pub nodes: Vec<String>,
-    /// Whether the server is a cluster. If `nodes` is not empty, a cluster is assumed. Default: false.
-    pub cluster: bool,
-    /// The namespace of the data on the server. Default: `antiphon`.
-    pub space: String,
-    /// The number of hash slots over which records are spread. The number cannot be changed later. Default: 16.
-    pub buckets: u16,
-    /// The maximum time to wait for a connection. After this time, the call returns [`Error::Busy`]. Default: 2
-    /// seconds.
-    pub connect_timeout: Duration,
-    /// The maximum time of one operation. After this time, the call returns [`Error::Backend`]. Default: 5 seconds.
-    pub timeout: Duration,
-    /// The maximum number of concurrent operations. Further operations wait. Default: 1024.
-    pub max_in_flight: usize,
-    /// The maximum number of queues whose waiting workers have a connection that blocks until a job arrives. Workers
-    /// of other queues poll 10 times per second. Default: 32.
-    pub max_waiting_queues: usize,
-    /// The certificate authority of the server, in PEM, if the system does not trust it. Default: none.
+    pub(super) url: String,
+    pub(super) nodes: Vec<String>,
+    pub(super) cluster: bool,
+    pub(super) space: String,
+    pub(super) buckets: u16,
+    pub(super) connect_timeout: Duration,
+    pub(super) timeout: Duration,
+    pub(super) max_in_flight: usize,
+    pub(super) max_waiting_queues: usize,
     #[cfg(feature = "tls")]
-    pub authority: Option<Vec<u8>>,
+    pub(super) authority: Option<Vec<u8>>,
 }
 
 impl RedisConfig {
     /// Creates a configuration for the server at `url` with the defaults.
+    ///
+    /// The URL contains user, password and database. It starts with `redis://`, `rediss://` (feature `tls`) or
+    /// `unix://`.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
@@ -56,7 +44,8 @@ impl RedisConfig {
         }
     }
 
-    /// Adds the URL of a cluster node, from which the other nodes are discovered.
+    /// Adds the URL of a cluster node, from which the other nodes are discovered. This URL must have the same
+    /// credentials as the first URL. With at least one node, a cluster is assumed.
     #[must_use]
     pub fn with_node(mut self, url: impl Into<String>) -> Self {
         self.nodes.push(url.into());
@@ -70,35 +59,37 @@ impl RedisConfig {
         self
     }
 
-    /// Sets the namespace of the data. Default: `antiphon`.
+    /// Sets the namespace of the data on the server. Default: `antiphon`.
     #[must_use]
     pub fn with_space(mut self, space: impl Into<String>) -> Self {
         self.space = space.into();
         self
     }
 
-    /// Sets the number of hash slots over which records are spread. Default: 16.
+    /// Sets the number of hash slots over which records are spread. The number cannot be changed later. Default: 16.
     #[must_use]
     pub fn with_buckets(mut self, buckets: u16) -> Self {
         self.buckets = buckets;
         self
     }
 
-    /// Sets the maximum time to wait for a connection. Default: 2 seconds.
+    /// Sets the maximum time to wait for a connection. After this time, the call returns [`Error::Busy`]. Default: 2
+    /// seconds.
     #[must_use]
     pub fn with_connect_timeout(mut self, connect_timeout: Duration) -> Self {
         self.connect_timeout = connect_timeout;
         self
     }
 
-    /// Sets the maximum time of one operation. Default: 5 seconds.
+    /// Sets the maximum time of one operation. After this time, the call returns [`Error::Backend`]. Default: 5
+    /// seconds.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Sets the maximum number of concurrent operations. Default: 1024.
+    /// Sets the maximum number of concurrent operations. Further operations wait. Default: 1024.
     #[must_use]
     pub fn with_max_in_flight(mut self, max_in_flight: usize) -> Self {
         self.max_in_flight = max_in_flight;
@@ -106,14 +97,14 @@ impl RedisConfig {
     }
 
     /// Sets the maximum number of queues whose waiting workers have a connection that blocks until a job arrives.
-    /// Default: 32.
+    /// Workers of other queues poll 10 times per second. Default: 32.
     #[must_use]
     pub fn with_max_waiting_queues(mut self, max_waiting_queues: usize) -> Self {
         self.max_waiting_queues = max_waiting_queues;
         self
     }
 
-    /// Sets the certificate authority of the server, in PEM. Default: none.
+    /// Sets the certificate authority of the server, in PEM, if the system does not trust it. Default: none.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn with_authority(mut self, pem: impl Into<Vec<u8>>) -> Self {

@@ -3,8 +3,8 @@
 //! Every operation is one Lua script, called by its digest (`EVALSHA`). All keys of one operation are in one hash slot.
 //! The part of a key in braces decides the slot.
 //!
-//! - **Records** are spread over [`RedisConfig::buckets`] by a hash of the key. The Redis keys of bucket 7 start with
-//!   `antiphon:v1:{space.7}`, followed by one of these suffixes:
+//! - **Records** are spread over [buckets](RedisConfig::with_buckets) by a hash of the key. The Redis keys of bucket 7
+//!   start with `antiphon:v1:{space.7}`, followed by one of these suffixes:
 //!   - `:r:key` is a hash with the value (`v`), the revision (`n`) and the expiry time (`x`) of the record `key`.
 //!   - `:i` contains the sorted keys of all records in the bucket, for listings.
 //!   - `:x` contains the keys of the records that expire, by the time from which they can be claimed. `:x:segment`
@@ -23,7 +23,7 @@
 //! All handles from one [`Redis`] share these connections:
 //! - One connection for operations. In a cluster, there is one connection for operations to each node.
 //! - One connection that listens for events. This connection is opened when it is first needed.
-//! - One connection for each queue with waiting workers, up to [`RedisConfig::max_waiting_queues`].
+//! - One connection for each queue with waiting workers, up to [`RedisConfig::with_max_waiting_queues`].
 //!
 //! A waiting worker does not need its own connection. Thousands of workers share the connection of their queue.
 //! Lost connections are opened again. Subscriptions then receive an [`Event::Gap`](crate::Event::Gap).

@@ -21,9 +21,7 @@ const SEEDS: u64 = 1000;
 
 /// Of a thousand calls, so many are refused, lost, and made but not reported.
 fn faults(seed: u64, [refused, lost, unreported]: [u64; 3]) -> FlakyConfig {
-    let mut config = FlakyConfig::seeded(seed);
-    (config.refused, config.lost, config.unreported) = (refused, lost, unreported);
-    config
+    FlakyConfig::seeded(seed).with_refused(refused).with_lost(lost).with_unreported(unreported)
 }
 
 /// A connection that loses answers, and whoever makes up for it.
@@ -31,8 +29,7 @@ type Connection = Retrying<Flaky<MemoryStore>>;
 
 fn retrying(store: &MemoryStore, config: FlakyConfig) -> Connection {
     // So few that some writes stay uncertain.
-    let mut attempts = RetryingConfig::default();
-    attempts.attempts = 8;
+    let attempts = RetryingConfig::default().with_attempts(8);
     Retrying::new(Arc::new(Flaky::new(Arc::new(store.clone()), config))).with_config(attempts)
 }
 
@@ -232,8 +229,7 @@ async fn call_outlasts_a_failover_and_ends_when_its_patience_is_over() {
 #[tokio::test(start_paused = true)]
 async fn call_is_made_a_bounded_number_of_times_in_bounded_time() {
     let away = Arc::new(Away::default());
-    let mut config = RetryingConfig::default();
-    (config.attempts, config.max_pause) = (6, Duration::from_millis(40));
+    let config = RetryingConfig::default().with_attempts(6).with_max_pause(Duration::from_millis(40));
     let retrying = Retrying::new(Arc::clone(&away)).with_config(config);
     let began = Instant::now();
     let published = retrying.publish("topic", Bytes::new()).await;

@@ -26,28 +26,15 @@ const POSTS: usize = 8;
 
 /// The settings of a client over HTTP+SSE.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct SseClientConfig {
-    /// The HTTP headers of every request, such as `Authorization`. Default: none.
-    pub headers: HeaderMap,
-    /// The HTTP client that sends the requests. Set this field if you need an HTTP proxy or special certificates. The
-    /// client must have no total timeout, because that would end the event stream. Default: a client without special
-    /// settings.
-    pub http: Option<reqwest::Client>,
-    /// The maximum time to connect. A reconnect also includes the repeated MCP handshake. Default: 10 seconds.
-    pub connect_timeout: Duration,
-    /// How the client reconnects after it has lost the server. With `None`, the client ends with the first event
-    /// stream. Default: [`Reconnect::default`].
-    pub reconnect: Option<Reconnect>,
-    /// The maximum length of a message in both directions, in bytes. Default: 16 MiB.
-    pub max_message_bytes: usize,
-    /// The maximum number of requests from the server that this client has not answered yet. Default: 1024.
-    pub max_open_requests: usize,
-    /// How long the server can send nothing on the event stream, not even a comment, before the client treats the
-    /// server as lost. Default: no limit, because some servers send no keep-alive comments.
-    pub idle_limit: Option<Duration>,
-    /// The maximum time to send a message with POST. Default: 30 seconds.
-    pub send_timeout: Duration,
+    headers: HeaderMap,
+    http: Option<reqwest::Client>,
+    connect_timeout: Duration,
+    reconnect: Option<Reconnect>,
+    max_message_bytes: usize,
+    max_open_requests: usize,
+    idle_limit: Option<Duration>,
+    send_timeout: Duration,
 }
 
 impl Default for SseClientConfig {
@@ -73,23 +60,24 @@ impl SseClientConfig {
         self
     }
 
-    /// Sets the HTTP client that sends the requests. This client must have no total timeout. Default: a client without
-    /// special settings.
+    /// Sets the HTTP client that sends the requests, for example with an HTTP proxy or special certificates. This
+    /// client must have no total timeout, because that would end the event stream. Default: a client without special
+    /// settings.
     #[must_use]
     pub fn with_http(mut self, http: reqwest::Client) -> Self {
         self.http = Some(http);
         self
     }
 
-    /// Sets the maximum time to connect. Default: 10 seconds.
+    /// Sets the maximum time to connect. A reconnect also includes the repeated MCP handshake. Default: 10 seconds.
     #[must_use]
     pub fn with_connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
         self
     }
 
-    /// Sets how the client reconnects after it has lost the server. With `None`, the client does not reconnect.
-    /// Default: [`Reconnect::default`].
+    /// Sets how the client reconnects after it has lost the server. With `None`, the client ends with the first event
+    /// stream. Default: [`Reconnect::default`].
     #[must_use]
     pub fn with_reconnect(mut self, reconnect: impl Into<Option<Reconnect>>) -> Self {
         self.reconnect = reconnect.into();
@@ -103,11 +91,25 @@ impl SseClientConfig {
         self
     }
 
-    /// Sets how long the server can send nothing on the event stream before the client treats the server as lost.
-    /// Default: no limit.
+    /// Sets the maximum number of requests from the server that this client has not answered yet. Default: 1024.
+    #[must_use]
+    pub fn with_max_open_requests(mut self, requests: usize) -> Self {
+        self.max_open_requests = requests;
+        self
+    }
+
+    /// Sets how long the server can send nothing on the event stream, not even a comment, before the client treats the
+    /// server as lost. Default: no limit, because some servers send no keep-alive comments.
     #[must_use]
     pub fn with_idle_limit(mut self, idle: impl Into<Option<Duration>>) -> Self {
         self.idle_limit = idle.into();
+        self
+    }
+
+    /// Sets the maximum time to send a message with POST. Default: 30 seconds.
+    #[must_use]
+    pub fn with_send_timeout(mut self, timeout: Duration) -> Self {
+        self.send_timeout = timeout;
         self
     }
 }

@@ -12,6 +12,6 @@ mod session;
 #[cfg(feature = "sse-client")]
 pub use client::{SseClient, SseClientConfig};
 #[cfg(feature = "sse-server")]
-pub use server::{OwnerHook, SseConfig, router};
+pub use server::{SseConfig, router};
 #[cfg(feature = "sse-server")]
 pub use session::SseTransport;

@@ -20,63 +20,33 @@ use super::session::{Session, Sessions, SseTransport};
 use crate::{
     guard::{Caller, Guard, loopback_hosts, loopback_origins},
     inbox::{Refusal, Room, Verdict},
+    revision::Revision,
     weight::{MAX_PARSED_BYTES, MemoryBudget, Share},
 };
 
 /// The settings of a server over HTTP+SSE.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct SseConfig {
-    /// The path of the event stream. Default: `/sse`.
-    pub path: String,
-    /// The path to which clients post messages. Default: `/message`.
-    pub message_path: String,
-    /// The path for messages, as the server sends it to clients. Set this field if a proxy or a nested router changes
-    /// the path. Default: `message_path`.
-    pub public_message_path: Option<String>,
-    /// The accepted `Host` headers. An empty list accepts all hosts. A public server must set its host names. Default:
-    /// the loopback hosts.
-    pub allowed_hosts: Vec<String>,
-    /// The accepted `Origin` headers, for example `https://example.com:443`, or with `:*` for any port. Requests
-    /// without an `Origin` are always accepted. Default: loopback origins with any port.
-    pub allowed_origins: Vec<String>,
-    /// The maximum length of a message in both directions, in bytes. Default: 4 MiB.
-    pub max_message_bytes: usize,
-    /// The maximum memory for parsing one message, in bytes. The memory is estimated from the number of JSON values. A
-    /// message can always take 8 times its length, even if that is more than the maximum. If a message needs more
-    /// memory, the server answers with 400 and the error -32600. Default: 8 MiB.
-    pub max_parsed_bytes: usize,
-    /// The memory budget for all messages together, from their arrival until their responses are sent. If a message
-    /// would exceed the budget, the server answers with 503, or with an error on the event stream. Default: a budget of
-    /// 64 MiB that all endpoints of the process share.
-    pub bodies: MemoryBudget,
-    /// The maximum number of messages that a session queues in each direction. If a queue is full, senders wait.
-    /// Default: 32.
-    pub queue: usize,
-    /// The maximum number of unanswered requests of a client. The server answers further requests with an error.
-    /// Default: 1024.
-    pub max_open_requests: usize,
-    /// The maximum number of sessions. The server rejects further sessions with 503. Default: 1024.
-    pub max_sessions: usize,
-    /// The interval at which the server sends comments on an event stream, so that proxies keep it open. Default: 15
-    /// seconds.
-    pub keep_alive: Option<Duration>,
-    /// How long a client can take to read an event, or to post a message. If reading takes longer, the session ends. If
-    /// posting takes longer, the server rejects the message. Default: 30 seconds.
-    pub send_timeout: Duration,
-    /// Whether the service supports the tasks of MCP 2025-11-25. Requests then reach the service with the method names
-    /// of [`legacy_tasks`](crate::legacy_tasks). Set this field only for an `antiphon::Server`, because other handlers
-    /// do not support these names. Default: no.
-    pub tasks: bool,
-    /// The function that returns the sender of a request. A session accepts messages only from the sender that opened
-    /// it. Default: the [`Caller`] that a middleware has added to the request, such as the layer of
-    /// `antiphon::auth::Auth`. If a request has no sender, the server checks only the session ID.
-    pub owner: Option<OwnerHook>,
+    pub(super) path: String,
+    pub(super) message_path: String,
+    pub(super) public_message_path: Option<String>,
+    pub(super) allowed_hosts: Vec<String>,
+    pub(super) allowed_origins: Vec<String>,
+    pub(super) max_message_bytes: usize,
+    pub(super) max_parsed_bytes: usize,
+    pub(super) bodies: MemoryBudget,
+    pub(super) queue: usize,
+    pub(super) max_open_requests: usize,
+    pub(super) max_sessions: usize,
+    pub(super) keep_alive: Option<Duration>,
+    pub(super) send_timeout: Duration,
+    pub(super) tasks: bool,
+    pub(super) owner: Option<OwnerHook>,
 }
 
 /// A function that returns the sender of a request.
 #[derive(Clone)]
-pub struct OwnerHook(Arc<Hook>);
+pub(super) struct OwnerHook(Arc<Hook>);
 
 type Hook = dyn Fn(&Parts) -> Option<String> + Send + Sync;
 
@@ -118,21 +88,23 @@ impl SseConfig {
     }
 
     /// Sets the path for messages, as the server sends it to clients. Use this method if a proxy or a nested router
-    /// changes the path.
+    /// changes the path. Default: the path to which clients post messages.
     #[must_use]
     pub fn with_public_message_path(mut self, path: impl Into<String>) -> Self {
         self.public_message_path = Some(path.into());
         self
     }
 
-    /// Sets the accepted `Host` headers. An empty list accepts all hosts. Default: the loopback hosts.
+    /// Sets the accepted `Host` headers. An empty list accepts all hosts. A public server must set its host names.
+    /// Default: the loopback hosts.
     #[must_use]
     pub fn with_allowed_hosts(mut self, hosts: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.allowed_hosts = hosts.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Sets the accepted `Origin` headers. Default: loopback origins with any port.
+    /// Sets the accepted `Origin` headers, for example `https://example.com:443`, or with `:*` for any port. Requests
+    /// without an `Origin` are always accepted. Default: loopback origins with any port.
     #[must_use]
     pub fn with_allowed_origins(mut self, origins: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.allowed_origins = origins.into_iter().map(Into::into).collect();
@@ -147,6 +119,9 @@ impl SseConfig {
     }
 
     /// Sets the maximum memory for parsing one message, in bytes. Default: 8 MiB.
+    ///
+    /// The memory is estimated from the number of JSON values. A message can always take 8 times its length, even if
+    /// that is more than the maximum. If a message needs more memory, the server answers with 400 and the error -32600.
     #[must_use]
     pub fn with_max_parsed_bytes(mut self, bytes: usize) -> Self {
         self.max_parsed_bytes = bytes;
@@ -155,35 +130,40 @@ impl SseConfig {
 
     /// Sets a memory budget for messages that this endpoint shares with other endpoints. Default: one budget of 64 MiB
     /// for the whole process.
+    ///
+    /// A message counts from its arrival until its response is sent. If a message would exceed the budget, the server
+    /// answers with 503, or with an error on the event stream.
     #[must_use]
     pub fn with_body_budget(mut self, budget: MemoryBudget) -> Self {
         self.bodies = budget;
         self
     }
 
-    /// Sets the maximum number of messages that a session queues in each direction. Default: 32.
+    /// Sets the maximum number of messages that a session queues in each direction. If a queue is full, senders wait.
+    /// Default: 32.
     #[must_use]
     pub fn with_queue(mut self, messages: usize) -> Self {
         self.queue = messages;
         self
     }
 
-    /// Sets the maximum number of unanswered requests of a client. Default: 1024.
+    /// Sets the maximum number of unanswered requests of a client. The server answers further requests with an error.
+    /// Default: 1024.
     #[must_use]
     pub fn with_max_open_requests(mut self, requests: usize) -> Self {
         self.max_open_requests = requests;
         self
     }
 
-    /// Sets the maximum number of sessions. Default: 1024.
+    /// Sets the maximum number of sessions. The server rejects further sessions with 503. Default: 1024.
     #[must_use]
     pub fn with_max_sessions(mut self, sessions: usize) -> Self {
         self.max_sessions = sessions;
         self
     }
 
-    /// Sets the interval at which the server sends comments on an event stream. `None` disables these comments.
-    /// Default: 15 seconds.
+    /// Sets the interval at which the server sends comments on an event stream, so that proxies keep it open. `None`
+    /// disables these comments. Default: 15 seconds.
     #[must_use]
     pub fn with_keep_alive(mut self, period: impl Into<Option<Duration>>) -> Self {
         self.keep_alive = period.into();
@@ -191,22 +171,29 @@ impl SseConfig {
     }
 
     /// Sets how long a client can take to read an event, or to post a message. Default: 30 seconds.
+    ///
+    /// If reading takes longer, the session ends. If posting takes longer, the server rejects the message.
     #[must_use]
     pub fn with_send_timeout(mut self, timeout: Duration) -> Self {
         self.send_timeout = timeout;
         self
     }
 
-    /// Sets whether the service supports the tasks of MCP 2025-11-25. Use this setting only if the service is an
-    /// `antiphon::Server`. Default: no.
+    /// Sets whether the service supports the tasks of MCP 2025-11-25. Default: no.
+    ///
+    /// Requests then reach the service with the method names of [`legacy_tasks`](crate::legacy_tasks). Use this setting
+    /// only if the service is an `antiphon::Server`, because other handlers do not support these names.
     #[must_use]
     pub fn with_tasks(mut self, tasks: bool) -> Self {
         self.tasks = tasks;
         self
     }
 
-    /// Sets a function that returns the sender of a request. A session accepts messages only from the sender that
-    /// opened it. The server answers other senders as if the session did not exist.
+    /// Sets a function that returns the sender of a request. Default: the [`Caller`] that a middleware has added to the
+    /// request, such as the layer of `antiphon::auth::Auth`.
+    ///
+    /// A session accepts messages only from the sender that opened it. The server answers other senders as if the
+    /// session did not exist. If a request has no sender, the server checks only the session ID.
     #[must_use]
     pub fn with_owner(mut self, owner: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static) -> Self {
         self.owner = Some(OwnerHook(Arc::new(owner)));
@@ -415,15 +402,13 @@ fn too_new(request: &ClientRequest) -> Option<ErrorData> {
         return Some(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "server/discover", None));
     }
     let asked = request.get_meta().protocol_version()?;
-    (asked.as_str() >= ProtocolVersion::V_2026_07_28.as_str()).then(|| {
-        let carried = [
-            ProtocolVersion::V_2024_11_05,
-            ProtocolVersion::V_2025_03_26,
-            ProtocolVersion::V_2025_06_18,
-            ProtocolVersion::V_2025_11_25,
-        ];
-        ErrorData::unsupported_protocol_version(asked, &carried)
-    })
+    match Revision::of(Some(asked.as_str())) {
+        Revision::Session => None,
+        Revision::Rounds => {
+            let carried = ProtocolVersion::known_up_to(&Revision::Session.protocol_version());
+            Some(ErrorData::unsupported_protocol_version(asked, carried))
+        }
+    }
 }
 
 /// Returns 128 random bits as text.

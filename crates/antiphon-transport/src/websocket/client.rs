@@ -27,32 +27,17 @@ use crate::{
 
 /// The settings of a client over WebSocket.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct WebSocketClientConfig {
-    /// The HTTP headers of the request that opens the WebSocket, such as `Authorization`. Default: none.
-    pub headers: HeaderMap,
-    /// The HTTP client for the request that opens the WebSocket. Set this field if you need an HTTP proxy or special
-    /// certificates. The HTTP client must be built with `http1_only`. Default: a client without special settings.
-    pub http: Option<reqwest::Client>,
-    /// The maximum time to connect. A reconnect also includes the repeated MCP handshake. Default: 10 seconds.
-    pub connect_timeout: Duration,
-    /// How the client reconnects after it has lost the server. With `None`, the client ends with the first connection.
-    /// Default: [`Reconnect::default`].
-    pub reconnect: Option<Reconnect>,
-    /// The maximum length of a message in both directions, in bytes. Default: 16 MiB.
-    pub max_message_bytes: usize,
-    /// The maximum number of outgoing messages that are queued. If the queue is full, senders wait. Default: 32.
-    pub queue: usize,
-    /// The maximum number of requests from the server that this client has not answered yet. Default: 1024.
-    pub max_open_requests: usize,
-    /// The interval at which the client sends pings to the server. Default: 15 seconds.
-    pub ping_interval: Option<Duration>,
-    /// How long the server can send nothing, not even a pong, before the client treats the server as lost. Default: 45
-    /// seconds.
-    pub idle_limit: Option<Duration>,
-    /// How long the server can take to read one message before the client treats the server as lost. Default: 30
-    /// seconds.
-    pub send_timeout: Duration,
+    headers: HeaderMap,
+    http: Option<reqwest::Client>,
+    connect_timeout: Duration,
+    reconnect: Option<Reconnect>,
+    max_message_bytes: usize,
+    queue: usize,
+    max_open_requests: usize,
+    ping_interval: Option<Duration>,
+    idle_limit: Option<Duration>,
+    send_timeout: Duration,
 }
 
 impl Default for WebSocketClientConfig {
@@ -80,23 +65,23 @@ impl WebSocketClientConfig {
         self
     }
 
-    /// Sets the HTTP client for the request that opens the WebSocket. The HTTP client must be built with `http1_only`.
-    /// Default: a client without special settings.
+    /// Sets the HTTP client for the request that opens the WebSocket, for example with an HTTP proxy or special
+    /// certificates. The HTTP client must be built with `http1_only`. Default: a client without special settings.
     #[must_use]
     pub fn with_http(mut self, http: reqwest::Client) -> Self {
         self.http = Some(http);
         self
     }
 
-    /// Sets the maximum time to connect. Default: 10 seconds.
+    /// Sets the maximum time to connect. A reconnect also includes the repeated MCP handshake. Default: 10 seconds.
     #[must_use]
     pub fn with_connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
         self
     }
 
-    /// Sets how the client reconnects after it has lost the server. With `None`, the client does not reconnect.
-    /// Default: [`Reconnect::default`].
+    /// Sets how the client reconnects after it has lost the server. With `None`, the client ends with the first
+    /// connection. Default: [`Reconnect::default`].
     #[must_use]
     pub fn with_reconnect(mut self, reconnect: impl Into<Option<Reconnect>>) -> Self {
         self.reconnect = reconnect.into();
@@ -110,8 +95,22 @@ impl WebSocketClientConfig {
         self
     }
 
-    /// Sets the interval of pings to the server, and how long the server can send nothing before the client treats the
-    /// server as lost. Default: 15 and 45 seconds.
+    /// Sets the maximum number of outgoing messages that are queued. If the queue is full, senders wait. Default: 32.
+    #[must_use]
+    pub fn with_queue(mut self, messages: usize) -> Self {
+        self.queue = messages;
+        self
+    }
+
+    /// Sets the maximum number of requests from the server that this client has not answered yet. Default: 1024.
+    #[must_use]
+    pub fn with_max_open_requests(mut self, requests: usize) -> Self {
+        self.max_open_requests = requests;
+        self
+    }
+
+    /// Sets the interval of pings to the server, and how long the server can send nothing, not even a pong, before the
+    /// client treats the server as lost. Default: 15 and 45 seconds.
     #[must_use]
     pub fn with_ping(
         mut self,
@@ -120,6 +119,14 @@ impl WebSocketClientConfig {
     ) -> Self {
         self.ping_interval = interval.into();
         self.idle_limit = idle.into();
+        self
+    }
+
+    /// Sets how long the server can take to read one message before the client treats the server as lost. Default: 30
+    /// seconds.
+    #[must_use]
+    pub fn with_send_timeout(mut self, timeout: Duration) -> Self {
+        self.send_timeout = timeout;
         self
     }
 

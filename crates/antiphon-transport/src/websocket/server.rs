@@ -32,48 +32,21 @@ use crate::{
 
 /// The settings of a server over WebSocket.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct WebSocketConfig {
-    /// The path of the WebSocket endpoint. Default: `/ws`.
-    pub path: String,
-    /// The accepted `Host` headers. An empty list accepts all hosts. A public server must set its host names. Default:
-    /// the loopback hosts.
-    pub allowed_hosts: Vec<String>,
-    /// The accepted `Origin` headers, for example `https://example.com:443`, or with `:*` for any port. Requests
-    /// without an `Origin` are always accepted. Default: loopback origins with any port.
-    pub allowed_origins: Vec<String>,
-    /// Whether the server accepts clients that offer no subprotocol. A client that offers subprotocols, but not `mcp`,
-    /// is always rejected. Default: no.
-    pub subprotocol_optional: bool,
-    /// The maximum length of a message in both directions, in bytes. Default: 4 MiB.
-    pub max_message_bytes: usize,
-    /// The maximum memory for parsing one message, in bytes. The memory is estimated from the number of JSON values. A
-    /// message can always take 8 times its length, even if that is more than the maximum. If a message needs more
-    /// memory, the server answers with the error -32600. Default: 8 MiB.
-    pub max_parsed_bytes: usize,
-    /// The memory budget for all messages together, from their arrival until their responses are sent. If a message
-    /// would exceed the budget, the server answers with an error, or closes the connection with the code 1013. Default:
-    /// a budget of 64 MiB that all endpoints of the process share.
-    pub bodies: MemoryBudget,
-    /// The maximum number of outgoing messages that a connection queues. If the queue is full, senders wait. Default:
-    /// 32.
-    pub queue: usize,
-    /// The maximum number of unanswered requests of a client. The server answers further requests with an error.
-    /// Default: 1024.
-    pub max_open_requests: usize,
-    /// The maximum number of connections. The server rejects further connections with 503. Default: 1024.
-    pub max_connections: usize,
-    /// The interval at which the server sends pings to a client. Default: 15 seconds.
-    pub ping_interval: Option<Duration>,
-    /// How long a client can send nothing, not even a pong, before the server closes the connection. The server checks
-    /// the idle time at each ping. Default: 45 seconds.
-    pub idle_limit: Option<Duration>,
-    /// How long a client can take to read one message before the server closes the connection. Default: 30 seconds.
-    pub send_timeout: Duration,
-    /// Whether the service supports the tasks of MCP 2025-11-25. Requests then reach the service with the method names
-    /// of [`legacy_tasks`](crate::legacy_tasks). Set this field only for an `antiphon::Server`, because other handlers
-    /// do not support these names. Default: no.
-    pub tasks: bool,
+    path: String,
+    allowed_hosts: Vec<String>,
+    allowed_origins: Vec<String>,
+    subprotocol_optional: bool,
+    max_message_bytes: usize,
+    max_parsed_bytes: usize,
+    bodies: MemoryBudget,
+    queue: usize,
+    max_open_requests: usize,
+    max_connections: usize,
+    ping_interval: Option<Duration>,
+    idle_limit: Option<Duration>,
+    send_timeout: Duration,
+    tasks: bool,
 }
 
 impl Default for WebSocketConfig {
@@ -105,21 +78,24 @@ impl WebSocketConfig {
         self
     }
 
-    /// Sets the accepted `Host` headers. An empty list accepts all hosts. Default: the loopback hosts.
+    /// Sets the accepted `Host` headers. An empty list accepts all hosts. A public server must set its host names.
+    /// Default: the loopback hosts.
     #[must_use]
     pub fn with_allowed_hosts(mut self, hosts: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.allowed_hosts = hosts.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Sets the accepted `Origin` headers. Default: loopback origins with any port.
+    /// Sets the accepted `Origin` headers, for example `https://example.com:443`, or with `:*` for any port. Requests
+    /// without an `Origin` are always accepted. Default: loopback origins with any port.
     #[must_use]
     pub fn with_allowed_origins(mut self, origins: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.allowed_origins = origins.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Sets whether the server accepts clients that offer no subprotocol. Default: no.
+    /// Sets whether the server accepts clients that offer no subprotocol. A client that offers subprotocols, but not
+    /// `mcp`, is always rejected. Default: no.
     #[must_use]
     pub fn with_subprotocol_optional(mut self, optional: bool) -> Self {
         self.subprotocol_optional = optional;
@@ -134,6 +110,9 @@ impl WebSocketConfig {
     }
 
     /// Sets the maximum memory for parsing one message, in bytes. Default: 8 MiB.
+    ///
+    /// The memory is estimated from the number of JSON values. A message can always take 8 times its length, even if
+    /// that is more than the maximum. If a message needs more memory, the server answers with the error -32600.
     #[must_use]
     pub fn with_max_parsed_bytes(mut self, bytes: usize) -> Self {
         self.max_parsed_bytes = bytes;
@@ -142,35 +121,40 @@ impl WebSocketConfig {
 
     /// Sets a memory budget for messages that this endpoint shares with other endpoints. Default: one budget of 64 MiB
     /// for the whole process.
+    ///
+    /// A message counts from its arrival until its response is sent. If a message would exceed the budget, the server
+    /// answers with an error, or closes the connection with the code 1013.
     #[must_use]
     pub fn with_body_budget(mut self, budget: MemoryBudget) -> Self {
         self.bodies = budget;
         self
     }
 
-    /// Sets the maximum number of outgoing messages that a connection queues. Default: 32.
+    /// Sets the maximum number of outgoing messages that a connection queues. If the queue is full, senders wait.
+    /// Default: 32.
     #[must_use]
     pub fn with_queue(mut self, messages: usize) -> Self {
         self.queue = messages;
         self
     }
 
-    /// Sets the maximum number of unanswered requests of a client. Default: 1024.
+    /// Sets the maximum number of unanswered requests of a client. The server answers further requests with an error.
+    /// Default: 1024.
     #[must_use]
     pub fn with_max_open_requests(mut self, requests: usize) -> Self {
         self.max_open_requests = requests;
         self
     }
 
-    /// Sets the maximum number of connections. Default: 1024.
+    /// Sets the maximum number of connections. The server rejects further connections with 503. Default: 1024.
     #[must_use]
     pub fn with_max_connections(mut self, connections: usize) -> Self {
         self.max_connections = connections;
         self
     }
 
-    /// Sets the interval of pings to a client, and how long the client can send nothing before the server closes the
-    /// connection. Default: 15 and 45 seconds.
+    /// Sets the interval of pings to a client, and how long the client can send nothing, not even a pong, before the
+    /// server closes the connection. The server checks the idle time at each ping. Default: 15 and 45 seconds.
     #[must_use]
     pub fn with_ping(
         mut self,
@@ -190,8 +174,10 @@ impl WebSocketConfig {
         self
     }
 
-    /// Sets whether the service supports the tasks of MCP 2025-11-25. Use this setting only if the service is an
-    /// `antiphon::Server`. Default: no.
+    /// Sets whether the service supports the tasks of MCP 2025-11-25. Default: no.
+    ///
+    /// Requests then reach the service with the method names of [`legacy_tasks`](crate::legacy_tasks). Use this setting
+    /// only if the service is an `antiphon::Server`, because other handlers do not support these names.
     #[must_use]
     pub fn with_tasks(mut self, tasks: bool) -> Self {
         self.tasks = tasks;

@@ -1,16 +1,20 @@
-//! Admission of requests.
+//! Admission of requests, the use of quotas by each caller and each tool, and the state of rate limits.
 
 use std::{
+    collections::HashMap,
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::Instant,
+};
 
 use super::{
-    Limits, Quota,
-    refused::{Refused, Whose},
-    shares::{Held, Shares},
+    Limits, Quota, Rate,
+    refused::{Over, Refused, Whose},
 };
 
 /// Counts the requests in progress, by server, caller and tool.
@@ -154,11 +158,158 @@ impl fmt::Debug for Admission {
     }
 }
 
+/// The number of shares from which on idle ones are removed.
+const SWEEP_THRESHOLD: usize = 1024;
+
+/// The use of a [`Quota`] by each caller, or by each tool.
+#[derive(Clone, Debug, Default)]
+struct Shares(Arc<Mutex<Taken>>);
+
+#[derive(Debug, Default)]
+struct Taken {
+    of: HashMap<String, Share>,
+    /// The number of shares at which idle ones are removed next.
+    sweep: usize,
+}
+
+#[derive(Debug, Default)]
+struct Share {
+    open: usize,
+    rate: Meter,
+    bytes: Meter,
+}
+
+impl Shares {
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts one request of `name` that ends immediately.
+    fn tick(&self, name: &str, quota: &Quota) -> Result<(), Over> {
+        let Some(rate) = quota.rate else { return Ok(()) };
+        let now = Instant::now();
+        self.taken().share(name, now).rate.take(rate, now).map_err(Over::Rate)
+    }
+
+    /// Counts one call of `name`, which lasts until the returned value is dropped.
+    fn enter(&self, name: &str, quota: &Quota, bytes: u64) -> Result<Option<Held>, Over> {
+        if quota.is_unlimited() {
+            return Ok(None);
+        }
+        let now = Instant::now();
+        let mut taken = self.taken();
+        let share = taken.share(name, now);
+        if let Some(most) = quota.concurrent.filter(|most| share.open >= *most) {
+            return Err(Over::Concurrent(most));
+        }
+        if let Some(rate) = quota.bytes {
+            share.bytes.look(rate, now).map_err(Over::Bytes)?;
+        }
+        if let Some(rate) = quota.rate {
+            share.rate.take(rate, now).map_err(Over::Rate)?;
+        }
+        if let Some(rate) = quota.bytes {
+            share.bytes.spend(rate, bytes, now);
+        }
+        share.open += 1;
+        Ok(Some(Held { shares: self.clone(), name: name.to_owned(), quota: *quota }))
+    }
+}
+
+impl Taken {
+    fn share(&mut self, name: &str, now: Instant) -> &mut Share {
+        if !self.of.contains_key(name) {
+            if self.of.len() >= self.sweep.max(SWEEP_THRESHOLD) {
+                self.of.retain(|_, share| {
+                    share.open > 0 || !share.rate.is_full(now) || !share.bytes.is_full(now)
+                });
+                // Removing idle shares again at twice the number keeps the cost of an insertion constant on average.
+                self.sweep = 2 * self.of.len();
+            }
+            self.of.insert(name.to_owned(), Share::default());
+        }
+        self.of.get_mut(name).expect("whoever was not there was added")
+    }
+}
+
+/// A call in progress.
+struct Held {
+    shares: Shares,
+    name: String,
+    quota: Quota,
+}
+
+impl Held {
+    /// Counts more bytes of the call.
+    fn spend(&self, bytes: u64) {
+        let Some(rate) = self.quota.bytes else { return };
+        let now = Instant::now();
+        self.shares.taken().share(&self.name, now).bytes.spend(rate, bytes, now);
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some(share) = self.shares.taken().of.get_mut(&self.name) {
+            share.open = share.open.saturating_sub(1);
+        }
+    }
+}
+
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Held").field("quota", &self.quota).finish_non_exhaustive()
+    }
+}
+
+/// The state of a [`Rate`]. One point in time is enough to represent it.
+#[derive(Debug, Default)]
+struct Meter {
+    /// The time at which the complete burst is available again.
+    full: Option<Instant>,
+}
+
+impl Meter {
+    /// Returns the duration from `now` until the complete burst is available.
+    fn missing(&self, now: Instant) -> Duration {
+        self.full.map_or(Duration::ZERO, |full| full.saturating_duration_since(now))
+    }
+
+    /// Takes one unit, or returns the wait until one is available.
+    fn take(&mut self, rate: Rate, now: Instant) -> Result<(), Duration> {
+        let missing = self.missing(now) + rate.time(1);
+        match missing.checked_sub(rate.burst()) {
+            None | Some(Duration::ZERO) => {
+                self.full = Some(now + missing);
+                Ok(())
+            }
+            Some(wait) => Err(wait),
+        }
+    }
+
+    /// Checks that something is available, or returns the wait until it is.
+    fn look(&self, rate: Rate, now: Instant) -> Result<(), Duration> {
+        match self.missing(now).checked_sub(rate.burst()) {
+            None => Ok(()),
+            Some(wait) => Err(wait + rate.time(1)),
+        }
+    }
+
+    /// Takes `count` units, even if fewer are available. Later requests then wait longer.
+    fn spend(&mut self, rate: Rate, count: u64, now: Instant) {
+        self.full = Some(now + (self.missing(now) + rate.time(count)));
+    }
+
+    fn is_full(&self, now: Instant) -> bool {
+        self.missing(now).is_zero()
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
 
     fn limiter(limits: &Limits) -> Limiter {
         Limiter::new(limits)
@@ -197,7 +348,7 @@ mod tests {
         let limits = Limits::default().with_in_flight(1).with_queue(1, Duration::from_secs(2));
         let limiter = Arc::new(limiter(&limits));
         let first = limiter.enter(&limits, AdmissionRequest::default()).await.unwrap();
-        let began = tokio::time::Instant::now();
+        let began = Instant::now();
         let waits = tokio::spawn({
             let (limiter, limits) = (Arc::clone(&limiter), limits.clone());
             async move { limiter.enter(&limits, AdmissionRequest::default()).await.is_ok() }
@@ -229,5 +380,88 @@ mod tests {
         let _two = limiter.enter(&limits, visit("fast", None)).await.unwrap();
         let _three = limiter.enter(&limits, visit("fast", None)).await.unwrap();
         limiter.enter(&limits, visit("fast", None)).await.unwrap_err();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_pays_for_another() {
+        let shares = Shares::default();
+        let quota = Quota::default().with_concurrent(1).with_rate(Rate::per_second(2));
+        let ada = shares.enter("ada", &quota, 0).unwrap();
+        assert_eq!(shares.enter("ada", &quota, 0).unwrap_err(), Over::Concurrent(1));
+        let _grace = shares.enter("grace", &quota, 0).unwrap();
+        drop(ada);
+        drop(shares.enter("ada", &quota, 0).unwrap());
+        let over = shares.enter("ada", &quota, 0).unwrap_err();
+        assert_eq!(over, Over::Rate(Duration::from_millis(500)));
+        tokio::time::advance(Duration::from_millis(500)).await;
+        shares.tick("ada", &quota).unwrap();
+        shares.tick("ada", &quota).unwrap_err();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_an_answer_takes_is_missing_at_the_next_request() {
+        let shares = Shares::default();
+        let quota = Quota::default().with_bytes(Rate::per_second(1000));
+        let held = shares.enter("ada", &quota, 10).unwrap().unwrap();
+        held.spend(2500);
+        drop(held);
+        assert!(matches!(shares.enter("ada", &quota, 10), Err(Over::Bytes(_))));
+        tokio::time::advance(Duration::from_secs(2)).await;
+        shares.enter("ada", &quota, 10).unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn those_who_take_nothing_are_forgotten() {
+        let shares = Shares::default();
+        let quota = Quota::default().with_rate(Rate::per_second(1)).with_concurrent(1);
+        let stays = shares.enter("stays", &quota, 0).unwrap();
+        for n in 0..5 * SWEEP_THRESHOLD {
+            tokio::time::advance(Duration::from_secs(1)).await;
+            drop(shares.enter(&n.to_string(), &quota, 0).unwrap());
+        }
+        let taken = shares.taken();
+        assert!(taken.of.len() <= 2 * SWEEP_THRESHOLD, "{}", taken.of.len());
+        assert_eq!(taken.of["stays"].open, 1);
+        drop(taken);
+        drop(stays);
+    }
+
+    #[test]
+    fn a_burst_is_there_at_once_and_then_comes_back_evenly() {
+        let (rate, now) = (Rate::per_second(10).with_burst(5), Instant::now());
+        let mut meter = Meter::default();
+        for _ in 0..5 {
+            meter.take(rate, now).unwrap();
+        }
+        assert_eq!(meter.take(rate, now), Err(SECOND / 10));
+        assert_eq!(meter.take(rate, now + SECOND / 20), Err(SECOND / 20));
+        meter.take(rate, now + SECOND / 10).unwrap();
+        meter.take(rate, now + SECOND / 10).unwrap_err();
+        for _ in 0..5 {
+            meter.take(rate, now + 10 * SECOND).unwrap();
+        }
+        meter.take(rate, now + 10 * SECOND).unwrap_err();
+    }
+
+    #[test]
+    fn what_was_spent_beyond_the_burst_is_paid_back_first() {
+        let (rate, now) = (Rate::per_second(100), Instant::now());
+        let mut meter = Meter::default();
+        meter.look(rate, now).unwrap();
+        meter.spend(rate, 400, now);
+        let wait = meter.look(rate, now).unwrap_err();
+        assert!(wait > 3 * SECOND && wait < 4 * SECOND, "{wait:?}");
+        meter.look(rate, now + wait).unwrap();
+        assert!(!meter.is_full(now + wait) && meter.is_full(now + 4 * SECOND));
+    }
+
+    #[test]
+    fn nothing_overflows() {
+        let mut meter = Meter::default();
+        let (rate, now) = (Rate::new(1, Duration::MAX), Instant::now());
+        meter.spend(rate, u64::MAX, now);
+        meter.spend(rate, u64::MAX, now);
+        assert!(meter.take(rate, now).is_err());
+        assert_eq!(Rate::new(0, SECOND), Rate::new(1, SECOND));
     }
 }

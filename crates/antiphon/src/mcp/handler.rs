@@ -14,7 +14,7 @@ use rmcp::{
         CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams, CompleteResult,
         CompletionInfo, CustomRequest, CustomResult, Extensions, GetPromptRequestParams, GetPromptResponse,
         GetPromptResult, GetTaskParams, GetTaskResult, InitializeRequestParams, InitializeResult,
-        ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, LoggingLevel,
+        ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
         PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult,
         Reference, ServerConfig, SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter, Tool,
         UnsubscribeRequestParams, UpdateTaskParams,
@@ -27,9 +27,9 @@ use tokio::sync::broadcast::Receiver;
 use super::{
     Client, Revision,
     admit::{enter_completion, pass},
-    apps,
     describe::describe,
     invoke::{Call, Reply, invoke},
+    permit::is_visible,
     promote,
     session::{self, Session, next_change},
     single_use::{Use, once},
@@ -79,10 +79,6 @@ impl Handler {
         self.session.get_or_init(|| Session::of(extensions))
     }
 
-    fn level(&self, extensions: &Extensions) -> LoggingLevel {
-        self.session.get().map_or_else(|| session::level(extensions), Session::level)
-    }
-
     /// Returns the ping interval that keeps a session open while it waits for a user.
     pub(super) fn keep_alive(&self) -> Option<Duration> {
         self.session_idle.map(|idle| idle / 3)
@@ -127,8 +123,8 @@ impl ServerHandler for Handler {
         pass(&self.service, &context.extensions)?;
         let registry = self.service.registry();
         let legacy = !is_rounds(&context);
-        let there = registry.tools().iter().filter(|tool| apps::is_there(&tool.definition, &context));
-        let mut tools: Vec<Tool> = there.map(|tool| tool.definition.clone()).collect();
+        let visible = registry.tools().iter().filter(|tool| is_visible(tool, &context));
+        let mut tools: Vec<Tool> = visible.map(|tool| tool.definition.clone()).collect();
         if let Some(inner) = &self.service.inner {
             let own = inner.list_tools(None, context).await?.tools;
             tools.extend(own.into_iter().filter(|tool| registry.tool(&tool.name).is_none()));
@@ -155,10 +151,7 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let registry = self.service.registry();
-        // A client can call only the tools that it can list.
-        let tool = registry.tool(&request.name).filter(|tool| apps::is_there(&tool.definition, &context));
-        self.permit("tools/call", tool.map(|tool| &**tool), &context.extensions)?;
-        let Some(tool) = tool else {
+        let Some(tool) = self.permit_call(&registry, &request.name, &context)? else {
             pass(&self.service, &context.extensions)?;
             return match &self.service.inner {
                 Some(inner) => inner.call_tool(request, context).await,
@@ -174,21 +167,22 @@ impl ServerHandler for Handler {
                 Revision::Session => Err(tasks_2025::required(&request.name)),
             };
         }
+        let arguments = Value::Object(request.arguments.take().unwrap_or_default());
         if let Some(tasks) =
             self.service.tasks.as_ref().filter(|_| client.knows_tasks() && tool.tasks == TaskPolicy::WhenLong)
         {
-            let arguments = Value::Object(request.arguments.clone().unwrap_or_default());
             let call = Call {
                 responses: request.input_responses.clone(),
                 state: request.request_state.as_deref(),
                 ..self.plain_call("tools/call", &request.name, &arguments)
             };
             let used = Use::of(&self.service, &call, &client);
+            // `call` borrows from the request, which the leg takes.
+            drop(call);
             let tool = Arc::clone(tool);
-            return once(used, Box::pin(promote::call(&self.service, tasks, tool, request.clone(), client)))
-                .await;
+            let work = promote::call(&self.service, tasks, tool, request, arguments, client);
+            return once(used, Box::pin(work)).await;
         }
-        let arguments = Value::Object(request.arguments.unwrap_or_default());
         let call = Call {
             responses: request.input_responses,
             state: request.request_state.as_deref(),
@@ -521,12 +515,14 @@ impl Handler {
     }
 
     pub(super) fn client(&self, context: RequestContext<RoleServer>) -> Client {
-        let level = self.level(&context.extensions);
+        // A 2026-07-28 request has no session.
+        if is_rounds(&context) {
+            return Client::new(context);
+        }
         // Create the session here if necessary. A call can arrive before the notification that begins the
         // session.
-        let session = (!is_rounds(&context)).then(|| self.session(&context.extensions).shared().clone());
-        Client::new(context, level)
-            .with_session(session.map(|session| Arc::new(session) as Arc<dyn SessionMemory>))
+        let session = self.session(&context.extensions);
+        Client::new(context).with_session(Arc::new(session.shared().clone()), session.level())
     }
 
     /// Returns `answer` unchanged. If it is an error that asks the user to visit web pages, records them, so

@@ -2,7 +2,8 @@
 
 use std::{
     collections::BTreeSet,
-    sync::Arc,
+    ops::Deref,
+    sync::{Arc, LazyLock},
     time::{Duration, SystemTime},
 };
 
@@ -86,7 +87,7 @@ pub(super) async fn invoke<T: Returned>(
         Leg::Done(result) => result,
         // Only tasks can be stopped.
         Leg::Stopped(_) => Err(Error::new(ErrorKind::Cancelled)),
-        Leg::Waits { suspension, .. } => match input_required(&run, suspension, &binding()).await {
+        Leg::Waits { suspension, .. } => match input_required(&run, suspension, &binding).await {
             Ok(result) => {
                 run.leave();
                 return Ok(Reply::InputRequired(result));
@@ -100,8 +101,8 @@ pub(super) async fn invoke<T: Returned>(
     Ok(Reply::Done(result, revision, trace))
 }
 
-/// Starts or resumes the run of a request. Returns the run, and a function that returns the binding of its
-/// sealed states. The binding is computed on demand, because most calls have no sealed state.
+/// Starts or resumes the run of a request. Returns the run and the binding of its sealed states. The binding
+/// is computed on demand, because most calls have no sealed state.
 ///
 /// `invalid` is the error in the arguments, if any. It is returned after the request was admitted and its
 /// sealed state was opened, and before the run counts as started.
@@ -114,14 +115,15 @@ pub(super) async fn begin<'a>(
     call: Call<'a>,
     client: Client,
     invalid: Option<Error>,
-) -> Result<Result<(Run, impl Fn() -> Binding + 'a)>, ErrorData> {
+) -> Result<Result<(Run, impl Deref<Target = Binding> + 'a)>, ErrorData> {
     let principal = service.principal(client.extensions());
     let place = enter(service, &call, principal.as_deref(), &client).await?;
     let Call { method, name, arguments, responses, state, declared, .. } = call;
     let caller = principal.clone().unwrap_or_default();
-    let binding = move || Binding::new(&service.runtime.audience, &caller, method, name, arguments);
+    let binding =
+        LazyLock::new(move || Binding::new(&service.runtime.audience, &caller, method, name, arguments));
     let journal = match state {
-        Some(state) if client.revision() == Revision::Rounds => Some(open(service, state, &binding()).await?),
+        Some(state) if client.revision() == Revision::Rounds => Some(open(service, state, &binding).await?),
         _ => None,
     };
     if let Some(error) = invalid {

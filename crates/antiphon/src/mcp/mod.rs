@@ -1,7 +1,6 @@
 //! Handles MCP requests, with the SDK's service types.
 
 mod admit;
-mod apps;
 mod describe;
 mod handler;
 mod inner;
@@ -18,8 +17,8 @@ mod tasks_2025;
 mod tasks_2026;
 
 use crate::{
-    protocol::{Revision, fits},
-    run::Client,
+    protocol::Revision,
+    run::{Client, fits},
 };
 pub(crate) use handler::Handler;
 #[cfg(not(feature = "telemetry"))]

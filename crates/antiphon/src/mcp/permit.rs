@@ -1,12 +1,16 @@
-//! Authorization of requests.
+//! Authorization of requests, and the tools that a client can see.
 
-use std::any::Any;
+use std::{any::Any, sync::Arc};
 
 use antiphon_transport::identity::{Identity, Refusal};
-use rmcp::{ErrorData, model::Extensions};
+use rmcp::{ErrorData, RoleServer, model::Extensions, service::RequestContext};
 
 use super::Handler;
-use crate::{registry::Registry, tool::Tool};
+use crate::{
+    protocol::{UI_EXTENSION, UI_META},
+    registry::Registry,
+    tool::Tool,
+};
 
 /// The authorization rules of a server.
 pub(crate) trait Authorize: Any + Send + Sync {
@@ -51,6 +55,20 @@ impl Handler {
         })
     }
 
+    /// Returns the tool with this name, or `None` if the client cannot see one. Rejects the call if the caller
+    /// is not allowed to send it.
+    pub(super) fn permit_call<'a>(
+        &self,
+        registry: &'a Registry,
+        name: &str,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<Option<&'a Arc<Tool>>, ErrorData> {
+        // A client can call only the tools that it can list.
+        let tool = registry.tool(name).filter(|tool| is_visible(tool, context));
+        self.permit("tools/call", tool.map(|tool| &**tool), &context.extensions)?;
+        Ok(tool)
+    }
+
     /// Rejects a request about a task of `tool` if the caller is not allowed to call that tool.
     pub(super) fn permit_tool(
         &self,
@@ -80,4 +98,20 @@ impl Handler {
             None => Ok(()),
         }
     }
+}
+
+/// Returns whether the client can see a tool. A tool for MCP Apps only is hidden from clients that have not
+/// declared the apps extension, because its results are not for models.
+pub(super) fn is_visible(tool: &Tool, context: &RequestContext<RoleServer>) -> bool {
+    !is_for_apps_only(tool)
+        || context.client_capabilities().is_some_and(|declared| {
+            declared.extensions.is_some_and(|extensions| extensions.contains_key(UI_EXTENSION))
+        })
+}
+
+/// Returns whether the tool is hidden from models: `_meta.ui.visibility` without `model`.
+fn is_for_apps_only(tool: &Tool) -> bool {
+    let meta = tool.definition.meta.as_ref();
+    let visibility = meta.and_then(|meta| meta.0.get(UI_META)?.get("visibility")?.as_array());
+    visibility.is_some_and(|visibility| !visibility.iter().any(|who| who == "model"))
 }

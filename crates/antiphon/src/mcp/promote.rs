@@ -28,16 +28,16 @@ use crate::{
 };
 
 /// Calls `tool` for a client that supports tasks. Returns the tool's result or questions, or a task if the
-/// call takes too long.
+/// call takes too long. `arguments` are those of `request`, which has none left.
 pub(super) async fn call(
     service: &Arc<Service>,
     tasks: &Arc<Tasks>,
     tool: Arc<Tool>,
     request: CallToolRequestParams,
+    arguments: Value,
     client: Client,
 ) -> Result<CallToolResponse, ErrorData> {
     let (reply, mut promoted) = oneshot::channel();
-    let arguments = Value::Object(request.arguments.clone().unwrap_or_default());
     let new = tasks_2026::new(service, &tool, arguments.clone(), &client, None);
     let leg = DetachableCall {
         service: Arc::clone(service),
@@ -159,7 +159,7 @@ impl DetachableCall {
             Leg::Done(result) => result,
             Leg::Stopped(_) => Err(Error::new(ErrorKind::Cancelled)),
             Leg::Waits { suspension, .. } => {
-                let replied = asked(&run, &tasks, &promotion, suspension, &binding()).await;
+                let replied = asked(&run, &tasks, &promotion, suspension, &binding).await;
                 run.leave();
                 return replied;
             }

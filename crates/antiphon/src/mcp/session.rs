@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use antiphon_transport::session::{DEFAULT_LEVEL, OfSession, Setting, Settings, SharedSession};
+use antiphon_transport::session::{OfSession, Setting, Settings, SharedSession};
 use rmcp::{
     ErrorData, RoleServer,
     model::{
@@ -43,11 +43,6 @@ pub(crate) struct SharedSettings {
     /// This replica's part of the session, if replicas share sessions. `Weak`, because that part owns this
     /// value.
     part: Option<Weak<dyn SharedSession>>,
-}
-
-/// Returns the log level of a request's session, if the handler has no session yet.
-pub(super) fn level(extensions: &Extensions) -> LoggingLevel {
-    extensions.get::<OfSession>().map_or(DEFAULT_LEVEL, |of| of.0.settings().level())
 }
 
 impl Session {

@@ -1,12 +1,10 @@
 //! MCP messages as data, independent of any connection.
 
-mod question;
 pub(crate) mod reply;
 
 use rmcp::model::{CustomNotification, Extensions, ServerNotification};
 use serde_json::{Value, json};
 
-pub(crate) use self::question::{declares, drop_structured_values, fits, guard, is_about_tools};
 use crate::url_elicitation::ELICITATION_COMPLETE;
 pub(crate) use antiphon_transport::revision::{self, Revision};
 

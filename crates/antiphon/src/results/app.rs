@@ -37,7 +37,7 @@ struct PageOf {
     id: String,
     /// The offset of the first row, counted from 0.
     offset: Option<u64>,
-    /// The number of rows: 100 by default, 1,000 at most.
+    /// The number of rows, at most 1,000. Without it, the server's default page size.
     #[schemars(range(min = 1))]
     limit: Option<u64>,
     /// The columns to sort by: at most four.
@@ -171,14 +171,13 @@ async fn page(ctx: &Ctx, asked: PageOf) -> Result<ToolOutput> {
         Some(Sorts::One(sort)) => vec![sort],
         Some(Sorts::Several(sorts)) => sorts,
     };
-    let mut options = PageOptions::default()
-        .with_sorts(sorts)
-        .with_cursor(cursor)
-        .with_columns(columns.unwrap_or_default())
-        .with_filter(filter.unwrap_or_default());
-    options.offset = offset.unwrap_or(0);
-    options.limit = limit.map(|limit| limit.min(MAX_ROWS));
     answer(ctx, &id, "Rows of a result set", async |server, id, access| {
+        let limit = limit.unwrap_or_else(|| server.default_page_size()).min(MAX_ROWS);
+        let options = PageOptions::new(offset.unwrap_or(0), limit)
+            .with_sorts(sorts)
+            .with_cursor(cursor)
+            .with_columns(columns.unwrap_or_default())
+            .with_filter(filter.unwrap_or_default());
         calls::page(server, id, access, options).await
     })
     .await

@@ -1,7 +1,8 @@
-//! Runs a tool according to the replay machine.
+//! One leg of a run: runs a tool according to the replay machine.
 //!
-//! The same loop runs every kind of run. It polls the tool until the tool cannot progress, and passes on the
-//! results from the journal. Then it does one of two things:
+//! `run_leg` runs one leg and checks the output. The driver is the loop in `drive`. It is the same for every
+//! kind of run. It polls the tool until the tool cannot progress, and passes on the results from the journal.
+//! Then it does one of two things:
 //!
 //! - In a 2025-11-25 session, it asks the client and waits.
 //! - In rounds (2026-07-28) and in tasks, it returns the questions to its caller.
@@ -21,25 +22,25 @@ use std::{
     time::{Duration, Instant},
 };
 
-use antiphon_replay::{Advance, Blocked, Drift};
+use antiphon_replay::{Advance, Blocked, Drift, Suspension};
 use tokio::sync::Notify;
 
 use super::{Persistence, Run, Stop, ask::Asking};
 use crate::{
     base::now_millis,
     error::{Error, ErrorKind, Result},
+    output::Returned,
     protocol::Note,
 };
 
-/// The reason why the driver stopped.
+/// The end of a leg.
 #[derive(Debug)]
-pub(super) enum Driven<T> {
-    /// The tool returned.
+pub(crate) enum Leg<T> {
+    /// The function returned or failed. An output that is too large or does not fit its schema is a failure too.
     Done(Result<T>),
-    /// The tool waits for answers, and [`antiphon_replay::Machine::suspend`] returns its questions. The tool
-    /// of a task can also wait for a point in time only, which [`Run::next_due`] returns.
-    Suspended,
-    /// The run must not continue, because its progress cannot be stored.
+    /// The function waits. If no answer arrives, continue it at `due`, in milliseconds since 1970.
+    Waits { suspension: Suspension, due: Option<u64> },
+    /// The run must not continue, because its result cannot be stored.
     Stopped(Stop),
 }
 
@@ -54,6 +55,70 @@ pub(crate) struct Pace {
     pub(crate) task_limit: Option<Duration>,
     /// How often to ping an idle session, so that it stays open.
     pub(crate) keep_alive: Option<Duration>,
+}
+
+/// Runs `function` until it returns or waits, or until `cancelled` completes. `check` validates the output.
+///
+/// Do not drop `function` before the leg has ended: when it is dropped, it withdraws its questions.
+pub(crate) async fn run_leg<T: Returned>(
+    run: &Run,
+    function: Pin<&mut (dyn Future<Output = Result<T>> + Send)>,
+    pace: Pace,
+    cancelled: impl Future<Output = ()>,
+    check: impl Fn(&T) -> Result<()>,
+) -> Leg<T> {
+    let driven = tokio::select! {
+        biased;
+        driven = run.span.within(drive(run, function, pace)) => driven,
+        () = cancelled => Driven::Done(Err(Error::new(ErrorKind::Cancelled))),
+    };
+    match driven {
+        Driven::Stopped(stop) => Leg::Stopped(stop),
+        Driven::Suspended => {
+            let due = run.next_due();
+            match run.suspend() {
+                Ok(suspension) => Leg::Waits { suspension, due },
+                Err(drift) => Leg::Done(Err(drifted(drift))),
+            }
+        }
+        Driven::Done(result) => Leg::Done(result.and_then(|output| {
+            run.check_complete().map_err(drifted)?;
+            check_size(run, &output)?;
+            check(&output)?;
+            Ok(output)
+        })),
+    }
+}
+
+fn drifted(drift: Drift) -> Error {
+    Error::new(ErrorKind::Drift(drift)).terminal()
+}
+
+/// Counts the output's bytes for the caller's quota, and rejects an output that is larger than the limit.
+fn check_size(run: &Run, output: &impl Returned) -> Result<()> {
+    let (bytes, most) = (output.bytes(), run.runtime.limits.output_bytes);
+    if let Some(place) = &run.place {
+        place.spend(bytes);
+    }
+    if bytes <= most {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Limit(format!(
+        "the answer has {bytes} bytes, more than the limit of {most}; return less, return a result set (`Ctx::dual_response`), or raise `Limits::with_output_bytes`"
+    )))
+    .terminal())
+}
+
+/// The reason why the driver stopped.
+#[derive(Debug)]
+enum Driven<T> {
+    /// The tool returned.
+    Done(Result<T>),
+    /// The tool waits for answers, and [`antiphon_replay::Machine::suspend`] returns its questions. The tool
+    /// of a task can also wait for a point in time only, which [`Run::next_due`] returns.
+    Suspended,
+    /// The run must not continue, because its progress cannot be stored.
+    Stopped(Stop),
 }
 
 /// The driver's waker. Its reference count shows whether anything else can wake the driver.
@@ -123,7 +188,7 @@ impl Allowance {
 /// use are boxed.
 ///
 /// A panic in the tool becomes an error, because a request without a response is worse than a failed one.
-pub(super) async fn drive<T>(
+async fn drive<T>(
     run: &Run,
     mut tool: Pin<&mut (dyn Future<Output = Result<T>> + Send)>,
     pace: Pace,
@@ -196,7 +261,7 @@ pub(super) async fn drive<T>(
                 }
                 continue;
             }
-            Err(drift) => return Driven::Done(Err(Error::new(ErrorKind::Drift(drift)).terminal())),
+            Err(drift) => return Driven::Done(Err(drifted(drift))),
         };
         match write_down(run).await {
             Ok(true) => continue,

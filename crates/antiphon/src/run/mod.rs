@@ -1,25 +1,20 @@
 //! One run. Its context and its driver share this state.
 
-mod ask;
+pub(crate) mod ask;
 mod at_most_once;
 pub(crate) mod client;
 mod drive;
-mod leg;
 mod persistence;
-pub(crate) mod route;
 mod runtime;
 mod single_use;
-mod spill;
 
 pub(crate) use self::{
     at_most_once::at_most_once,
-    client::Client,
-    drive::Pace,
-    leg::{Leg, run_leg},
+    client::{Client, fits},
+    drive::{Leg, Pace, run_leg},
     persistence::{Claimed, Pending, Persistence, Promote, Stop},
-    runtime::{Runtime, States},
+    runtime::{Runtime, States, load, seal},
     single_use::{Entered, enter},
-    spill::{load, seal},
 };
 
 use std::{
@@ -36,7 +31,7 @@ use crate::{
     base::random_id,
     error::Result as RunResult,
     limits::Admission,
-    protocol::{Note, Revision, fits},
+    protocol::{Note, Revision},
     telemetry::{How, LegSpan},
     trace::{Ended, Trace},
 };

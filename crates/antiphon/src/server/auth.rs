@@ -51,8 +51,8 @@ pub use antiphon_http::auth::{
     Refusal,
 };
 use antiphon_transport::{
-    headers::{METHOD, NAME},
     identity::scope_problem,
+    streamable::{METHOD, NAME},
 };
 use axum::{Router, response::Response, routing::MethodRouter};
 use futures_util::future::BoxFuture;

@@ -21,7 +21,7 @@ use crate::{
     prompt::Prompt,
     registry::{Catalog, Registry},
     resource::{Resource, ResourceTemplate},
-    run::route::{Models, SamplingPolicy},
+    run::ask::{Models, SamplingPolicy},
     run::{Runtime, States},
     seal::SealConfig,
     task::{TaskConfig, Tasks},

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde_json::Value;
 
 use super::{Ended, Owner, TaskStatus, TaskView, Tasks, record::TaskRecord, store::Change};
-use crate::{base::now_millis, error::Result, protocol::fits, telemetry::Outcome};
+use crate::{base::now_millis, error::Result, run::fits, telemetry::Outcome};
 
 /// The result of a cancellation.
 #[derive(Debug)]

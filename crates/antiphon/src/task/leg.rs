@@ -16,8 +16,7 @@ use crate::{
     base::now_millis,
     ctx::Ctx,
     error::{Error, ErrorKind, Result},
-    protocol::fits,
-    run::{Client, Leg, Pace, Persistence, Run, Stop, run_leg},
+    run::{Client, Leg, Pace, Persistence, Run, Stop, fits, run_leg},
     telemetry::{How, LegSpan, Outcome},
     tool::{Tool, ToolOutput},
 };

@@ -16,11 +16,17 @@ use antiphon::{
 };
 use antiphon_results::{
     Access, BoxError, CreateOptions, DualResponse, DualResponseServer, DualResponseServerOptions,
-    LinkOptions, PageOptions, ResultLimits, Rows, Source, source::PageRequest,
+    LinkOptions, PageOptions, Rows, Source, source::PageRequest,
 };
 use serde_json::{Value, json};
 
 use crate::checked::connect;
+
+/// The default limit of the preview.
+const PREVIEW_BYTES: usize = 8 * 1024;
+
+/// The default limit of the response to `resources/read`.
+const READ_BYTES: usize = 32 * 1024;
 
 #[derive(Deserialize, JsonSchema)]
 struct Search {
@@ -89,7 +95,7 @@ async fn tool_returns_a_dual_response_and_both_revisions_have_it() -> Result<()>
             let content = talk.result["content"].as_array().unwrap();
             assert_eq!(content.len(), 2);
             let text = content[0]["text"].as_str().unwrap();
-            assert!(text.len() <= ResultLimits::default().preview_bytes);
+            assert!(text.len() <= PREVIEW_BYTES);
             assert!(
                 text.starts_with(&format!(
                     "Found {rows} results. Sample data and full dataset link included."
@@ -100,7 +106,7 @@ async fn tool_returns_a_dual_response_and_both_revisions_have_it() -> Result<()>
             let structured = &talk.result["structuredContent"];
             assert_eq!(structured["metadata"]["total_count"], rows);
             assert_eq!(structured["results"].as_array().unwrap().len() as u64, rows.min(15));
-            assert!(talk.result.to_string().len() < 3 * ResultLimits::default().preview_bytes);
+            assert!(talk.result.to_string().len() < 3 * PREVIEW_BYTES);
         }
         let tools = client.request("tools/list", json!({})).await?;
         let tool = &tools["tools"][0];
@@ -155,7 +161,7 @@ async fn link_can_be_read_within_bounds_and_is_not_listed() -> Result<()> {
         let uri = talk.result["content"][1]["uri"].clone();
         let read = client.request("resources/read", json!({"uri": uri})).await?;
         let text = read["contents"][0]["text"].as_str().unwrap();
-        assert!(text.len() < 2 * ResultLimits::default().read_bytes, "{} bytes", text.len());
+        assert!(text.len() < 2 * READ_BYTES, "{} bytes", text.len());
         let read: Value = serde_json::from_str(text)?;
         assert_eq!((&read["total_count"], &read["complete"]), (&json!(1_000_000), &json!(false)));
         let listed = client.request("resources/list", json!({})).await?;

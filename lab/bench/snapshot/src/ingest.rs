@@ -3,7 +3,7 @@
 use std::{fs::File, time::Instant};
 
 use antiphon_results::snapshot::{SnapshotStore as _, SnapshotWriteOptions};
-use antiphon_snapshot::{Batches, SnapshotConfig};
+use antiphon_snapshot::Batches;
 use anyhow::Result;
 use futures_util::stream;
 use parquet::{
@@ -13,7 +13,7 @@ use parquet::{
 };
 use serde_json::json;
 
-use crate::{Figure, Options, data};
+use crate::{CHUNK_ROWS, COMPRESSION, Figure, Options, PAGE_ROWS, data};
 
 pub(crate) async fn ours(options: &Options) -> Result<Figure> {
     let snapshots = options.snapshots()?;
@@ -47,11 +47,10 @@ pub(crate) fn bare(options: &Options) -> Result<Figure> {
 
 /// As snapshots are written.
 pub(crate) fn properties() -> Result<WriterProperties> {
-    let config = SnapshotConfig::default();
     Ok(WriterProperties::builder()
-        .set_compression(Compression::ZSTD(ZstdLevel::try_new(config.compression)?))
-        .set_max_row_group_row_count(Some(config.chunk_rows))
-        .set_data_page_row_count_limit(config.page_rows)
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(COMPRESSION)?))
+        .set_max_row_group_row_count(Some(CHUNK_ROWS))
+        .set_data_page_row_count_limit(PAGE_ROWS)
         .set_statistics_enabled(EnabledStatistics::Page)
         .build())
 }

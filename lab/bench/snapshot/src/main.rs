@@ -19,6 +19,18 @@ use anyhow::{Context as _, Result};
 use clap::{Parser, ValueEnum};
 use serde_json::{Value, json};
 
+/// Rows in a chunk, on every side. This is the default of `SnapshotConfig`, as are the three constants below.
+const CHUNK_ROWS: usize = 65_536;
+
+/// Rows in a Parquet page.
+const PAGE_ROWS: usize = 4_096;
+
+/// The compression level of zstd.
+const COMPRESSION: i32 = 1;
+
+/// Memory for sorts and queries, in bytes.
+const POOL_BYTES: usize = 256 * 1024 * 1024;
+
 /// One measurement.
 #[derive(Debug, Parser)]
 struct Options {
@@ -106,9 +118,13 @@ impl Options {
         let folder = self.folder.join("snapshots");
         std::fs::create_dir_all(&folder)?;
         let address = format!("file://{}", folder.canonicalize()?.display());
-        // The pool is the default, 256 MiB; time is what is measured.
-        let mut config = SnapshotConfig::default();
-        config.query_time = Duration::from_hours(1);
+        let config = SnapshotConfig::default()
+            .with_chunk_rows(CHUNK_ROWS)
+            .with_page_rows(PAGE_ROWS)
+            .with_compression(COMPRESSION)
+            .with_pool_bytes(POOL_BYTES)
+            // The time is measured, so its limit must not end the query.
+            .with_query_time(Duration::from_hours(1));
         Ok(Snapshots::open_with(&address, [], config)?)
     }
 

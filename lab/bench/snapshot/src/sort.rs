@@ -6,7 +6,6 @@ use antiphon_results::{
     Sort,
     snapshot::{SnapshotStore as _, View},
 };
-use antiphon_snapshot::SnapshotConfig;
 use anyhow::Result;
 use datafusion::{
     config::TableParquetOptions,
@@ -19,7 +18,7 @@ use datafusion::{
 };
 use serde_json::json;
 
-use crate::{Figure, Options};
+use crate::{CHUNK_ROWS, COMPRESSION, Figure, Options, PAGE_ROWS, POOL_BYTES};
 
 pub(crate) fn view() -> View {
     View::sorted([Sort::ascending("enrollment")])
@@ -43,11 +42,10 @@ pub(crate) async fn bare(options: &Options) -> Result<Figure> {
         context.read_parquet(data.to_string_lossy().into_owned(), ParquetReadOptions::default()).await?;
     // What makes the order one: ours keeps rows that are equal in the order they came in.
     let frame = frame.sort(vec![col("enrollment").sort(true, false), col("id").sort(true, false)])?;
-    let snapshot = SnapshotConfig::default();
     let mut written = TableParquetOptions::default();
-    written.global.compression = Some(format!("zstd({})", snapshot.compression));
-    written.global.max_row_group_size = snapshot.chunk_rows;
-    written.global.data_page_row_count_limit = snapshot.page_rows;
+    written.global.compression = Some(format!("zstd({COMPRESSION})"));
+    written.global.max_row_group_size = CHUNK_ROWS;
+    written.global.data_page_row_count_limit = PAGE_ROWS;
     written.global.statistics_enabled = Some("page".into());
     let single = DataFrameWriteOptions::new().with_single_file_output(true);
     frame.write_parquet(&path.to_string_lossy(), single, Some(written)).await?;
@@ -65,6 +63,6 @@ pub(crate) fn context() -> Result<SessionContext> {
 }
 
 fn runtime() -> Result<Arc<RuntimeEnv>> {
-    let pool = Arc::new(FairSpillPool::new(SnapshotConfig::default().pool_bytes));
+    let pool = Arc::new(FairSpillPool::new(POOL_BYTES));
     Ok(RuntimeEnvBuilder::new().with_memory_pool(pool).build_arc()?)
 }

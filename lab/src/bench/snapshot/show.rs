@@ -79,6 +79,8 @@ fn time(seconds: f64) -> String {
     if seconds < 1.0 { format!("{:.2} ms", seconds * 1000.0) } else { format!("{seconds:.2} s") }
 }
 
+const TITLE: &str = "Snapshots: time of an operation by number of rows (lower is better)";
+
 /// How the figures grow with the rows.
 pub(super) fn draw(project: &Project, all: &[Measured]) -> Result<()> {
     let mut lines: Vec<Line> = Vec::new();
@@ -90,7 +92,7 @@ pub(super) fn draw(project: &Project, all: &[Measured]) -> Result<()> {
             None => lines.push(Line { name: it.what.into(), points: vec![point] }),
         }
     }
-    let picture = plot("Snapshots: seconds by rows", "rows", "seconds", &lines)?;
+    let picture = plot(TITLE, "rows, logarithmic", "time, logarithmic", &lines)?;
     fs::write(project.root.join("docs/images/snapshot-scale.svg"), picture)?;
     let figures = serde_json::to_string_pretty(all)?;
     fs::create_dir_all(project.root.join("docs/reference"))?;

@@ -27,6 +27,14 @@ pub(super) fn reached(report: &Report) -> Vec<Finding> {
     }]
 }
 
+/// Reports text on the standard output of a program, which is only for MCP messages.
+pub(super) fn stray_output(report: &Report) -> Vec<Finding> {
+    let Some(line) = &report.stray else { return Vec::new() };
+    let message = format!("wrote a line to standard output that is not an MCP message: `{line}`");
+    let hint = "a server must write logs to standard error; other hosts can fail because of this line";
+    vec![Finding::new(Level::Warning, message).hint(hint)]
+}
+
 /// Reports which protocol revisions the server supports.
 pub(super) fn revisions(report: &Report) -> Vec<Finding> {
     let spoken: Vec<(&str, u128)> = report

@@ -56,6 +56,7 @@ pub(crate) fn all(report: &Report) -> Vec<Finding> {
     let checks: &[fn(&Report) -> Vec<Finding>] = &[
         connecting::reached,
         connecting::revisions,
+        connecting::stray_output,
         declared::offers,
         declared::unlisted,
         declared::instructions,
@@ -176,6 +177,9 @@ mod tests {
         let mut modern = sound(json!([tool("a")]));
         modern.attempts[1].ended = Err(Failure::Other { cause: "no".into(), hint: None });
         check(&modern, Level::Warning, "does not support 2025-11-25");
+        let mut chatty = sound(json!([tool("a")]));
+        chatty.stray = Some("Listening".into());
+        check(&chatty, Level::Warning, "not an MCP message: `Listening`");
     }
 
     #[test]
@@ -219,6 +223,10 @@ mod tests {
         check(&at(local.clone()), Level::Ok, "rejects requests from other web pages");
         check(&at(local.clone()), Level::Ok, "sessions");
         check(&at(Web { foreign_origin: Some(200), ..local.clone() }), Level::Warning, "any web page");
+        // A wrong path rejects all requests.
+        let wrong = Web { foreign_origin: Some(404), ..local.clone() };
+        let wrong = all(&Report { declared: None, ..at(wrong) });
+        assert!(!wrong.iter().any(|it| it.message.contains("other web pages")), "{wrong:#?}");
         check(&at(Web { session: Some(false), ..local.clone() }), Level::Note, "does not support sessions");
         check(&at(Web { loopback: false, ..local }), Level::Warning, "without TLS");
     }

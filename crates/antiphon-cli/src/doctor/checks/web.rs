@@ -17,6 +17,8 @@ pub(super) fn transport_security(report: &Report) -> Vec<Finding> {
 pub(super) fn origin(report: &Report) -> Vec<Finding> {
     let Some(status) = report.web.as_ref().and_then(|web| web.foreign_origin) else { return Vec::new() };
     vec![match status {
+        // The server rejects all requests, for example because the path is wrong.
+        300.. if report.declared.is_none() => return Vec::new(),
         200..=299 => {
             Finding::new(Level::Warning, "accepts requests from any web page (it does not check `Origin`)")
                 .hint("any page in your browser could call the server; MCP requires status 403 for this")

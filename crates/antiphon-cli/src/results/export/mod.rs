@@ -285,3 +285,15 @@ impl Written {
 fn is_closed(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_export_format_can_be_written() {
+        for format in ExportFormat::ALL {
+            assert_eq!(Format::of(format.name()).asked(), format);
+        }
+    }
+}

@@ -43,8 +43,8 @@ async function door() {
   const choose = (server) => h("li", {}, h("button", { type: "button", click: () => connect(server.name, byId("revision").value) }, h("strong", {}, server.name), h("span", { class: "mono help" }, server.about)));
   replace(byId("known"), known.servers.length ? h("ul", { class: "known" }, known.servers.map(choose)) : null);
   byId("door-model").textContent = known.model
-    ? `Samples go to ${known.model}, after you have seen them.`
-    : "No model answers samples. Start with --model or --model-url if a tool wants one.";
+    ? `Sampling requests go to ${known.model} after you approve them.`
+    : "No model for sampling. To use one, start the studio with --model.";
   if (known.revision) byId("revision").value = known.revision;
   if (known.first) {
     byId("server").value = known.first;
@@ -71,7 +71,7 @@ byId("connect").addEventListener("submit", (event) => {
   event.preventDefault();
   const server = byId("server").value.trim();
   if (server) connect(server, byId("revision").value);
-  else complain("Write where the server is: its URL, or its command.");
+  else complain("Enter the URL or the command of the server.");
 });
 
 byId("leave").addEventListener("click", async () => {
@@ -100,9 +100,9 @@ function enter(session) {
   replace(byId("where"), h("strong", {}, name), ` ${session.revision}`);
   document.title = `${name} · Antiphon studio`;
   replace(byId("about"), h("h2", {}, name, session.version ? h("span", { class: "help" }, ` ${session.version}`) : null),
-    h("p", { class: "help" }, `MCP ${session.revision}, asks ${session.legacy ? "in its session" : "in rounds"}`),
-    h("p", { class: "help" }, session.model ? `Samples go to ${session.model}` : "No model answers samples"),
-    session.instructions ? h("details", {}, h("summary", {}, "How it wants to be used"), h("p", { class: "prose" }, session.instructions)) : null);
+    h("p", { class: "help" }, `MCP ${session.revision}, questions in ${session.legacy ? "the session" : "rounds"}`),
+    h("p", { class: "help" }, session.model ? `Model for sampling: ${session.model}` : "No model for sampling"),
+    session.instructions ? h("details", {}, h("summary", {}, "Instructions"), h("p", { class: "prose" }, session.instructions)) : null);
   timeline.clear();
   for (const place of ["result", "log"]) replace(byId(place));
   byId("log-box").hidden = true;
@@ -133,11 +133,11 @@ async function mend({ lost }) {
   const { call, asks } = page;
   const shown = asks.ids();
   const session = await attempt(() => ask("GET", `/api/session/${page.session.session}`));
-  complain(`${lost} events were too many to keep, and are lost.`);
+  complain(`The studio dropped ${lost} events, because it keeps a limited number.`);
   // The person may have gone on to another server by now.
   if (!session || asks !== page.asks) return;
   for (const id of shown) if (!session.asks.some((it) => it.ask === id)) asks.settle({ ask: id, how: "lost" });
-  if (call && call === page.call && call !== session.running) ended({ call }, h("p", { class: "help" }, "The call has ended. How, is among what is lost."));
+  if (call && call === page.call && call !== session.running) ended({ call }, h("p", { class: "help" }, "The call has ended. Its result is among the dropped events."));
   restore(session);
 }
 
@@ -147,7 +147,7 @@ function tools(all) {
   replace(byId("tools"), all.length ? all.map(item) : h("li", { class: "help" }, "This server has no tools."));
   const kept = all.find((tool) => tool.name === page.tool?.name) ?? all[0];
   if (kept) choose(kept, { quiet: true });
-  else replace(byId("tool"), h("p", { class: "help" }, "There is nothing to call."));
+  else replace(byId("tool"), h("p", { class: "help" }, "There is no tool to call."));
 }
 
 byId("search").addEventListener("input", (event) => {
@@ -179,7 +179,7 @@ function choose(tool, { quiet = false } = {}) {
   replace(byId("tool"), h("h2", { id: "tool-title" }, tool.title ?? tool.name, tool.title && tool.title !== tool.name ? h("code", {}, tool.name) : null),
     tool.description ? h("p", { class: "prose about" }, tool.description) : null,
     h("form", { novalidate: true, submit, id: "call" }, fields.element,
-      task ? h("div", { class: "tick" }, task, h("label", { for: task.id }, "As a task, which outlives the connection")) : null,
+      task ? h("div", { class: "tick" }, task, h("label", { for: task.id }, "Run as a task, which continues after a disconnect")) : null,
       h("p", { class: "buttons" }, h("button", { type: "submit", class: "primary" }, "Call"), cancel)));
   busy();
   if (!quiet) fields.focus();
@@ -191,7 +191,7 @@ function busy() {
   const send = document.querySelector("#call [type=submit]");
   if (send) {
     send.disabled = under;
-    send.textContent = under ? "Under way…" : "Call";
+    send.textContent = under ? "Running…" : "Call";
     byId("cancel").hidden = !under;
   }
   document.body.classList.toggle("under-way", under);
@@ -221,7 +221,7 @@ const HEARD = {
     replace(byId("result"));
     byId("progress").hidden = true;
     busy();
-    say(`${event.tool} is called.`);
+    say(`${event.tool} is running.`);
   },
   ask(event) {
     page.asks.add(event);
@@ -233,7 +233,7 @@ const HEARD = {
   log,
   result(event) {
     ended(event, result(event));
-    say(event.result.isError ? "The tool answered with an error." : "The result is there.");
+    say(event.result.isError ? "The tool returned an error." : "The result is available.");
   },
   failed: (event) => ended(event, failure(event)),
   cancelled(event) {

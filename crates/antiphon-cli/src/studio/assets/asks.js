@@ -88,9 +88,9 @@ export class Asks {
   #title({ kind }) {
     switch (kind) {
       case "page":
-        return `${this.server} wants you to open a page`;
+        return `${this.server} asks you to open a web page`;
       case "sample":
-        return `${this.server} wants to ask your model`;
+        return `${this.server} asks your model`;
       case "reply":
         return "Your model has replied";
       default:
@@ -116,13 +116,13 @@ export class Asks {
     const approve = (all) => () => answer("accept", undefined, { all, review: review.checked });
     return {
       element: h("div", {},
-        h("p", {}, "It goes to ", h("strong", {}, this.model ?? "your model"), " if you approve. It asks for ", samples.subject(event.request), "."),
+        h("p", {}, "If you approve, the request goes to ", h("strong", {}, this.model ?? "your model"), ". It asks for ", samples.subject(event.request), "."),
         samples.request(event.request),
         h("div", { class: "tick" }, review, h("label", { for: review.id }, "Show me the reply before the server gets it")),
         h("p", { class: "buttons" },
           h("button", { type: "button", class: "primary", click: approve(false) }, "Approve"),
           event.inCall ? h("button", { type: "button", click: approve(true) }, "Approve all of this call") : null,
-          h("button", { type: "button", class: "quiet", click: () => answer("decline") }, "Refuse"))),
+          h("button", { type: "button", class: "quiet", click: () => answer("decline") }, "Decline"))),
     };
   }
 }
@@ -140,7 +140,7 @@ function asked(event, answer) {
   };
   const element = h("form", { novalidate: true, submit },
     h("p", { class: "question" }, event.message),
-    event.context ? h("details", { class: "context", open: true }, h("summary", {}, "Beside it"), h("pre", {}, typeof event.context === "string" ? event.context : JSON.stringify(event.context, null, 2))) : null,
+    event.context ? h("details", { class: "context", open: true }, h("summary", {}, "Context"), h("pre", {}, typeof event.context === "string" ? event.context : JSON.stringify(event.context, null, 2))) : null,
     fields.element,
     h("p", { class: "buttons" },
       h("button", { type: "submit", class: "primary" }, "Send"),
@@ -162,10 +162,10 @@ function page(event, answer) {
   return {
     element: h("div", {},
       h("p", { class: "question" }, event.message),
-      web ? h("p", { class: "host" }, address.host) : h("p", { class: "error" }, "This is no web page, and is not opened."),
+      web ? h("p", { class: "host" }, address.host) : h("p", { class: "error" }, "The address is not a web page, so the studio does not open it."),
       h("p", { class: "url mono" }, event.url),
-      web && address.protocol === "http:" ? h("p", { class: "help" }, "The way there is not encrypted.") : null,
-      h("p", { class: "buttons" }, link, h("button", { type: "button", click: () => answer("decline") }, "Do not go there"))),
+      web && address.protocol === "http:" ? h("p", { class: "help" }, "The connection to this web page is not encrypted.") : null,
+      h("p", { class: "buttons" }, link, h("button", { type: "button", click: () => answer("decline") }, "Decline"))),
   };
 }
 
@@ -175,6 +175,6 @@ function reply(event, answer) {
     element: h("div", {}, h("div", { class: "sampled" }, samples.content(event.reply.content)),
       h("p", { class: "buttons" },
         h("button", { type: "button", class: "primary", click: () => answer("accept") }, "Send it to the server"),
-        h("button", { type: "button", class: "quiet", click: () => answer("decline") }, "Keep it back"))),
+        h("button", { type: "button", class: "quiet", click: () => answer("decline") }, "Discard"))),
   };
 }

@@ -47,8 +47,8 @@ function isWhole(schema, root) {
 /** An object as JSON. */
 function whole(schema) {
   const required = Boolean(schema.required?.length);
-  const field = json("json", { ...schema, title: "The whole, as JSON" }, required, (value) => {
-    if (value === null || typeof value !== "object" || Array.isArray(value)) throw new Wrong('Write an object, as {"name": "value"}.');
+  const field = json("json", { ...schema, title: "All fields as JSON" }, required, (value) => {
+    if (value === null || typeof value !== "object" || Array.isArray(value)) throw new Wrong('Enter an object, for example {"name": "value"}.');
   });
   return { elements: [field.element], read: () => field.read() ?? {} };
 }
@@ -159,10 +159,10 @@ function labelled(name, schema, required, control, check, { before = false } = {
 }
 
 const FORMATS = {
-  email: ["email", /^[^\s@]+@[^\s@]+$/, "This is no e-mail address."],
-  uri: ["url", /^[a-z][a-z0-9+.-]*:\S+$/i, "This is no URL. It begins like https://."],
-  date: ["date", /^\d{4}-\d\d-\d\d$/, "Write a date as 2026-07-28."],
-  "date-time": ["text", /^\d{4}-\d\d-\d\dT\d\d:\d\d.*(Z|[+-]\d\d:\d\d)$/i, "Write a time as 2026-07-28T12:00:00Z."],
+  email: ["email", /^[^\s@]+@[^\s@]+$/, "Enter an email address."],
+  uri: ["url", /^[a-z][a-z0-9+.-]*:\S+$/i, "Enter a URL, for example https://example.com."],
+  date: ["date", /^\d{4}-\d\d-\d\d$/, "Enter a date, for example 2026-07-28."],
+  "date-time": ["text", /^\d{4}-\d\d-\d\dT\d\d:\d\d.*(Z|[+-]\d\d:\d\d)$/i, "Enter a time, for example 2026-07-28T12:00:00Z."],
 };
 
 function text(name, schema, required) {
@@ -180,7 +180,7 @@ function text(name, schema, required) {
     if (length < (schema.minLength ?? 0)) throw new Wrong(`At least ${schema.minLength} characters.`);
     if (length > (schema.maxLength ?? Infinity)) throw new Wrong(`At most ${schema.maxLength} characters.`);
     if (pattern && !pattern.test(value)) throw new Wrong(wrong);
-    if (schema.pattern && !matches(schema.pattern, value)) throw new Wrong(`It has to look like ${schema.pattern}`);
+    if (schema.pattern && !matches(schema.pattern, value)) throw new Wrong(`Enter a value that matches the pattern ${schema.pattern}`);
     return value;
   });
 }
@@ -206,11 +206,11 @@ function checkNumber(given, schema, required) {
     return undefined;
   }
   const value = Number(text);
-  if (!Number.isFinite(value)) throw new Wrong("This is no number.");
-  if (schema.type === "integer" && !Number.isInteger(value)) throw new Wrong("Only whole numbers.");
-  if (schema.type === "integer" && !Number.isSafeInteger(value)) throw new Wrong("Too large to be exact here.");
-  if (value < (schema.minimum ?? -Infinity)) throw new Wrong(`Not less than ${schema.minimum}.`);
-  if (value > (schema.maximum ?? Infinity)) throw new Wrong(`Not more than ${schema.maximum}.`);
+  if (!Number.isFinite(value)) throw new Wrong("Enter a number.");
+  if (schema.type === "integer" && !Number.isInteger(value)) throw new Wrong("Enter a whole number.");
+  if (schema.type === "integer" && !Number.isSafeInteger(value)) throw new Wrong("This number is too large to be exact.");
+  if (value < (schema.minimum ?? -Infinity)) throw new Wrong(`The minimum is ${schema.minimum}.`);
+  if (value > (schema.maximum ?? Infinity)) throw new Wrong(`The maximum is ${schema.maximum}.`);
   return value;
 }
 
@@ -222,7 +222,7 @@ function tick(name, schema) {
 
 function chosen(name, schema, required, options) {
   const control = h("select", { name });
-  if (!required || !("default" in schema)) put(control, h("option", { value: "" }, required ? "Choose…" : "Not said"));
+  if (!required || !("default" in schema)) put(control, h("option", { value: "" }, required ? "Choose…" : "Not set"));
   options.forEach((option, i) => {
     const element = h("option", { value: String(i) }, option.title);
     element.selected = "default" in schema && option.value === schema.default;
@@ -324,14 +324,14 @@ function json(name, schema, required, check = () => {}) {
   const control = h("textarea", { rows: 4, class: "mono", spellcheck: "false", name, value, placeholder: "JSON" });
   return labelled(name, schema, required, control, () => {
     if (control.value.trim() === "") {
-      if (required) throw new Wrong("Fill this in, as JSON.");
+      if (required) throw new Wrong("Enter JSON.");
       return undefined;
     }
     let value;
     try {
       value = JSON.parse(control.value, exact);
     } catch (error) {
-      throw error instanceof Wrong ? error : new Wrong(`This is no JSON: ${error.message}`);
+      throw error instanceof Wrong ? error : new Wrong(`Invalid JSON: ${error.message}`);
     }
     check(value);
     return value;
@@ -341,7 +341,7 @@ function json(name, schema, required, check = () => {}) {
 /** Refuses whole numbers that would be sent as others. */
 function exact(name, value, context) {
   if (Number.isInteger(value) && !Number.isSafeInteger(value) && /^-?\d+$/.test(context?.source ?? String(value))) {
-    throw new Wrong("It has a number that is too large to be exact here.");
+    throw new Wrong("A number is too large to be exact.");
   }
   return value;
 }

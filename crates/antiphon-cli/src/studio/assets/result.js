@@ -13,13 +13,13 @@ export function result({ call, result, rows }) {
   const special = failed ? null : ending(result.structuredContent);
   const content = (result.content ?? []).map(block);
   const card = h("article", { class: failed ? "card failed" : "card", "aria-label": "Result" },
-    h("h2", { class: "small" }, failed ? "The tool answered with an error" : "Result"));
+    h("h2", { class: "small" }, failed ? "The tool returned an error" : "Result"));
   if (special) put(card, special, h("details", {}, h("summary", {}, "As text"), content));
   else if (rows) put(card, table(rows), rows.viewer ? viewer(call) : null, h("details", {}, h("summary", {}, "As text"), content));
-  else put(card, content.length ? content : h("p", { class: "help" }, "The tool returned nothing to read."));
+  else put(card, content.length ? content : h("p", { class: "help" }, "The tool returned no content."));
   if (result.structuredContent !== undefined && result.structuredContent !== null) {
     put(card, h("details", { class: "structured", open: !special && !rows && !content.length },
-      h("summary", {}, "Structured"), h("div", { class: "tree" }, tree(result.structuredContent)), copy(result.structuredContent)));
+      h("summary", {}, "Structured content"), h("div", { class: "tree" }, tree(result.structuredContent)), copy(result.structuredContent)));
   }
   return card;
 }
@@ -57,7 +57,7 @@ function table(rows) {
   const cell = (value) => h("td", { class: typeof value === "number" ? "number" : null }, value === null || value === undefined ? "" : typeof value === "object" ? JSON.stringify(value) : String(value));
   return h("figure", { class: "rows" },
     h("figcaption", {}, h("strong", {}, `${rows.total.toLocaleString("en")} ${rows.total === 1 ? "row" : "rows"}`), rows.name ? ` in ${rows.name}` : "",
-      shown.length < rows.total ? `; the first ${shown.length} are here. \`antiphon results\` has them all.` : ""),
+      shown.length < rows.total ? `. The table has the first ${shown.length}. Use \`antiphon results\` for all rows.` : ""),
     h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": `Preview, ${plural(shown.length, "row")}` },
       h("table", {}, h("thead", {}, h("tr", {}, names.map((name) => h("th", { scope: "col" }, name)))),
         h("tbody", {}, shown.map((row) => h("tr", {}, names.map((name) => cell(row[name]))))))));

@@ -13,7 +13,7 @@ export function content(given) {
       case "tool_use":
         return h("div", { class: "used" }, h("p", {}, "calls ", h("code", {}, block.name)), tree(block.input ?? {}));
       case "tool_result":
-        return h("div", { class: "used" }, h("p", {}, "is told"), blocks(block.content).map((it) => h("p", { class: "prose" }, it.text ?? JSON.stringify(it))));
+        return h("div", { class: "used" }, h("p", {}, "receives"), blocks(block.content).map((it) => h("p", { class: "prose" }, it.text ?? JSON.stringify(it))));
       default:
         return h("p", { class: "help" }, `(${block.type})`);
     }
@@ -49,7 +49,7 @@ export function request(it) {
     it.systemPrompt ? h("div", {}, h("p", { class: "small" }, "System prompt"), h("p", { class: "prose" }, it.systemPrompt)) : null,
     last > 0 ? h("details", {}, h("summary", {}, `${last} earlier message${last === 1 ? "" : "s"}`), h("ol", { class: "messages" }, messages.slice(0, last).map(message))) : null,
     h("ol", { class: "messages" }, messages.slice(Math.max(last, 0)).map(message)),
-    tools.length ? h("details", {}, h("summary", {}, "Tools it may call: ", tools.map((tool) => tool.name).join(", ")),
+    tools.length ? h("details", {}, h("summary", {}, "Tools for the model: ", tools.map((tool) => tool.name).join(", ")),
       h("ul", {}, tools.map((tool) => h("li", {}, h("code", {}, tool.name), tool.description ? ` ${tool.description}` : "", tree(tool.inputSchema ?? {}, null, 1))))) : null,
     h("p", { class: "help" }, `At most ${it.maxTokens} tokens.`));
 }

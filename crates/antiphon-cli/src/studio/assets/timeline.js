@@ -19,7 +19,7 @@ export class Timeline {
     });
     this.list = h("ol", { class: "timeline" });
     this.list.addEventListener("keydown", (event) => this.#move(event));
-    replace(this.place, h("p", { class: "help empty" }, "Call a tool, and see here who does what: the client on one line, the server on the other."));
+    replace(this.place, h("p", { class: "help empty" }, "Call a tool to see its run here: the client on one line, the server on the other."));
     this.sum.textContent = "";
   }
 
@@ -49,7 +49,7 @@ export class Timeline {
     if (busy) row.classList.add(`busy-${busy}`);
     head.addEventListener("click", () => {
       // Drawn anew each time: there may be more to tell by now.
-      if (detail.hidden) replace(detail, more ? more() : facts([["At", clock(event.at)], ["In words", noted.textContent]]));
+      if (detail.hidden) replace(detail, more ? more() : facts([["Time", clock(event.at)], ["Description", noted.textContent]]));
       detail.hidden = !detail.hidden;
       head.setAttribute("aria-expanded", String(!detail.hidden));
     });
@@ -93,7 +93,7 @@ export class Timeline {
 const WRITERS = {
   call(line, event) {
     const given = event.arguments?.length ? `with ${event.arguments.join(", ")}` : "";
-    line.add(event, { lane: "client", mark: "", kind: "call", arrow: "server", busy: "server", title: `Calls ${event.tool}`, note: given });
+    line.add(event, { lane: "client", mark: "", kind: "call", arrow: "server", busy: "server", title: `Call ${event.tool}`, note: given });
   },
 
   round(line, event) {
@@ -102,7 +102,7 @@ const WRITERS = {
     const waits = asks.map(name).join(", ");
     const turn = { lane: "server", arrow: asks.length ? "client" : null, busy: asks.length ? "client" : null };
     if (!trace) {
-      const row = line.add(event, { ...turn, mark: "", kind: "round", title: `Round ${number}`, note: waits ? `asks for ${waits}` : "the answer" });
+      const row = line.add(event, { ...turn, mark: "", kind: "round", title: `Round ${number}`, note: waits ? `asks for ${waits}` : "the result" });
       line.answer = asks.length ? null : row;
       return;
     }
@@ -113,7 +113,7 @@ const WRITERS = {
       ...turn, mark: ended.mark, kind: `leg ${trace.ended}`, title: `Leg ${trace.leg ?? number}`,
       note: [waits ? `${ended.word} for ${waits}` : ended.word, trace.replica, duration(trace.tookMs ?? 0)].filter(Boolean).join(" · "),
       body: strip(trace.entries ?? []),
-      more: () => [facts([["Run", trace.run], ["Round", trace.round ?? number], ["Replica", trace.replica], ["Began", clock(trace.startedAt)], ["Took", duration(trace.tookMs ?? 0)], ["Asks for", waits]]), entries(trace.entries ?? [])],
+      more: () => [facts([["Run", trace.run], ["Round", trace.round ?? number], ["Replica", trace.replica], ["Started", clock(trace.startedAt)], ["Duration", duration(trace.tookMs ?? 0)], ["Asks for", waits]]), entries(trace.entries ?? [])],
     });
   },
 
@@ -121,14 +121,14 @@ const WRITERS = {
     if (event.kind === "reply") return;
     line.open += 1;
     const sample = event.kind === "sample";
-    const title = sample ? "Model" : event.kind === "page" ? "Page" : "Person";
+    const title = sample ? "Model" : event.kind === "page" ? "Web page" : "User";
     const note = sample ? `asked for ${subject(event.request)}` : event.key ?? event.message;
     const state = { began: event.at, reply: null, error: null };
     const row = line.add(event, {
       lane: "client", mark: "", kind: sample ? "sample" : "ask", busy: "client", title, note,
       more: () => (sample
         ? [request(event.request), state.reply ? h("div", { class: "reply" }, h("p", { class: "small" }, "Reply"), content(state.reply.content)) : null, state.error ? h("p", { class: "error" }, state.error) : null]
-        : facts([["Key", event.key], ["Message", event.message], ["Host", host(event.url)], ["Fields", Object.keys(event.schema?.properties ?? {}).join(", ")]])),
+        : facts([["Question key", event.key], ["Message", event.message], ["Host", host(event.url)], ["Fields", Object.keys(event.schema?.properties ?? {}).join(", ")]])),
     });
     line.rows.set(event.ask, Object.assign(row, { state, first: note, sample }));
   },
@@ -139,7 +139,7 @@ const WRITERS = {
     const after = duration(event.at - row.state.began);
     if (row.sample && event.how === "accept") return;
     line.open -= 1;
-    row.noted.textContent = `${row.first} · ${{ accept: "answered", decline: row.sample ? "refused" : "declined", cancel: "closed", withdrawn: "withdrawn" }[event.how] ?? event.how} after ${after}`;
+    row.noted.textContent = `${row.first} · ${{ accept: "answered", decline: "declined", cancel: "cancelled", withdrawn: "withdrawn" }[event.how] ?? event.how} after ${after}`;
     row.row.classList.add(event.how === "accept" ? "answered" : "unanswered", "to-server");
     if (line.open === 0) row.row.classList.replace("busy-client", "busy-server");
   },
@@ -170,7 +170,7 @@ const WRITERS = {
     const all = trace?.entries ?? [];
     const first = line.task !== task;
     // A call that becomes a task on the way takes its journal along: that much was told in rounds.
-    if (first && line.answer) line.answer.noted.textContent = "goes on as a task";
+    if (first && line.answer) line.answer.noted.textContent = "continues as a task";
     if (first) Object.assign(line, { events: 0, entries: trace && trace.run === line.run ? line.seen.fresh : 0 });
     const news = events.slice(line.events);
     const made = all.slice(line.entries);
@@ -182,13 +182,13 @@ const WRITERS = {
       const replica = /\bat (\S+?),/.exec(it.detail ?? "")?.[1];
       if (replica) line.seen.replicas.add(replica);
     }
-    const words = { working: "at work", input_required: "suspended, waits for input", completed: "completed", failed: "failed", cancelled: "cancelled" };
+    const words = { working: "working", input_required: "suspended, waits for input", completed: "completed", failed: "failed", cancelled: "cancelled" };
     const marks = { input_required: ENDED.suspended.mark, completed: ENDED.returned.mark, failed: ENDED.failed.mark, cancelled: ENDED.failed.mark };
     line.add(event, {
       lane: "server", mark: marks[status] ?? "", kind: `task ${status}`, busy: status === "working" ? "server" : status === "input_required" ? "client" : null,
       arrow: status === "input_required" ? "client" : null, title: first ? "Becomes a task" : "Task", note: words[status] ?? status,
       body: [made.length ? strip(made) : null, news.length ? h("ul", { class: "told" }, news.map((it) => h("li", {}, h("b", {}, it.what), it.detail ? ` ${it.detail}` : ""))) : null],
-      more: () => [facts([["Task", task], ["Run", trace?.run], ["Legs", trace?.legs], ["In words", event.message]]),
+      more: () => [facts([["Task", task], ["Run", trace?.run], ["Legs", trace?.legs], ["Description", event.message]]),
         events.length ? h("table", { class: "entries" }, h("caption", {}, "Events"), h("tbody", {}, events.map((it) => h("tr", {}, h("td", {}, clock(Date.parse(it.at))), h("td", {}, it.what), h("td", {}, it.detail ?? ""))))) : null,
         all.length ? entries(all) : null],
     });
@@ -211,11 +211,11 @@ const WRITERS = {
   },
 
   gap(line, event) {
-    line.add(event, { lane: "client", mark: "", kind: "note", title: "Not kept", note: `${plural(event.lost, "event")} before this` });
+    line.add(event, { lane: "client", mark: "", kind: "note", title: "Dropped", note: `${plural(event.lost, "event")} before this one` });
   },
 
   reconnected(line, event) {
-    line.add(event, { lane: "client", mark: "", kind: "note", title: "Connected again", note: "the connection was lost" });
+    line.add(event, { lane: "client", mark: "", kind: "note", title: "Reconnected", note: "the connection was lost" });
   },
 };
 
@@ -257,7 +257,7 @@ function strip(all) {
 
 function entries(all) {
   return h("table", { class: "entries" }, h("caption", {}, "Journal"),
-    h("thead", {}, h("tr", {}, ["Key", "Op", "Outcome", ""].map((head) => h("th", { scope: "col" }, head)))),
+    h("thead", {}, h("tr", {}, ["Key", "Kind", "Outcome", ""].map((head) => h("th", { scope: "col" }, head)))),
     h("tbody", {}, all.map((entry) => h("tr", { class: entry.replayed ? "again" : "new" }, h("td", {}, entry.key ?? ""), h("td", {}, entry.op), h("td", {}, entry.outcome ?? ""), h("td", {}, entry.replayed ? "replayed" : "new")))));
 }
 
@@ -268,7 +268,7 @@ function facts(pairs) {
 function legend() {
   const item = (sign, text) => h("li", {}, sign, text);
   return h("ul", { class: "legend", "aria-label": "Legend" },
-    item(h("i", { class: "key busy-key" }), "at work"),
+    item(h("i", { class: "key busy-key" }), "working"),
     item(h("i", { class: "key tick-key" }), "replayed entry"),
     item(h("i", { class: "key made-key" }), "new entry"),
     item(h("span", { class: "key" }, ENDED.suspended.mark), "suspended"),

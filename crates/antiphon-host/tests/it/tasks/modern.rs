@@ -170,7 +170,7 @@ async fn an_answer_that_is_lost_is_given_again_and_nobody_asked_twice() {
         if reconnects == 0 {
             // Whoever does not bear losses has to wait again; the answer is kept until then.
             let error = task.wait().await.unwrap_err();
-            assert!(matches!(&error, Error::Lost { method } if method == "tasks/update"), "{error:?}");
+            assert!(matches!(&error, Error::Lost { method, .. } if method == "tasks/update"), "{error:?}");
         }
         assert_eq!(text(&task.wait().await.unwrap()), "awake");
         assert_eq!((asked.load(Ordering::SeqCst), server.updates.load(Ordering::SeqCst)), (1, 1));

@@ -107,10 +107,8 @@ fn options(
     if limit == Some(0) {
         return Err(ApiError::invalid("`limit` must be at least 1"));
     }
-    let mut options = PageOptions::default().with_sorts(sort).with_cursor(cursor);
-    options.offset = offset.unwrap_or(0);
-    options.limit = limit;
-    Ok(options)
+    let options = PageOptions::default().with_offset(offset.unwrap_or(0)).with_limit(limit);
+    Ok(options.with_sorts(sort).with_cursor(cursor))
 }
 
 fn order(text: Option<&str>) -> Result<Order, ApiError> {

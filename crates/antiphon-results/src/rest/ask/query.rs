@@ -79,7 +79,7 @@ impl Query {
         self.check()?;
         let named = |name: &str| {
             ExportFormat::named(name).ok_or_else(|| {
-                ApiError::invalid("`format` must be `ndjson`, `csv`, `arrow`, `parquet` or `xlsx`")
+                ApiError::invalid(format!("`format` must be {}", ExportFormat::one_of(ExportFormat::ALL)))
             })
         };
         self.get("format").map(named).transpose()

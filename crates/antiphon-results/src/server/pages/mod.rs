@@ -12,7 +12,7 @@ use self::cursor::Cursor;
 use super::{Access, Action, DualResponseServer, Inner, create::after, sorted};
 use crate::{
     error::{DualResponseError, Result},
-    page::{DEFAULT_PAGE_SIZE, Sort, moment},
+    page::{Sort, moment},
     response::{Preview, shown_columns},
     rows::Rows,
     snapshot::{Filter, SetStatus, Truncation},
@@ -22,28 +22,33 @@ use crate::{
 
 /// The options of [`page`](DualResponseServer::page) and [`stream`](DualResponseServer::stream).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct PageOptions {
-    /// Position of the first row, counted from 0. Default: 0.
-    pub offset: u64,
-    /// Number of rows. Default: 100 for a page, all for a stream.
-    pub limit: Option<u64>,
-    /// Sort columns and their directions, the most significant first. Only snapshots support more than one sort
-    /// column.
-    pub sort: Vec<Sort>,
-    /// Filters that each returned row must match. Only snapshots support filters.
-    pub filter: Vec<Filter>,
-    /// Columns to return, in this order. If the list is empty, all columns are returned. Only snapshots support a
-    /// selection of columns.
-    pub columns: Vec<String>,
-    /// Cursor from the [`Page::cursor`] of the previous page. If the cursor is set, `offset` is ignored.
-    pub cursor: Option<String>,
+    pub(crate) offset: u64,
+    pub(crate) limit: Option<u64>,
+    pub(crate) sort: Vec<Sort>,
+    pub(crate) filter: Vec<Filter>,
+    pub(crate) columns: Vec<String>,
+    pub(crate) cursor: Option<String>,
 }
 
 impl PageOptions {
     /// Creates options for `limit` rows, starting at `offset`.
     pub fn new(offset: u64, limit: u64) -> Self {
         Self { offset, limit: Some(limit), ..Self::default() }
+    }
+
+    /// Sets the position of the first row, counted from 0. Default: 0.
+    #[must_use]
+    pub fn with_offset(mut self, offset: u64) -> Self {
+        self.offset = offset;
+        self
+    }
+
+    /// Sets the number of rows. Default: the server's `with_default_page_size` for a page, all for a stream.
+    #[must_use]
+    pub fn with_limit(mut self, limit: impl Into<Option<u64>>) -> Self {
+        self.limit = limit.into();
+        self
     }
 
     /// Sets the sort column. Default: none.
@@ -53,28 +58,30 @@ impl PageOptions {
         self
     }
 
-    /// Sets several sort columns. Default: none.
+    /// Sets several sort columns, the most significant first. Only snapshots support more than one sort column.
+    /// Default: none.
     #[must_use]
     pub fn with_sorts(mut self, sorts: impl IntoIterator<Item = Sort>) -> Self {
         self.sort = sorts.into_iter().collect();
         self
     }
 
-    /// Sets the filters. Each returned row matches all filters. Default: none.
+    /// Sets the filters. Each returned row matches all filters. Only snapshots support filters. Default: none.
     #[must_use]
     pub fn with_filter(mut self, filter: impl IntoIterator<Item = Filter>) -> Self {
         self.filter = filter.into_iter().collect();
         self
     }
 
-    /// Sets the columns to return, in this order. Default: all columns.
+    /// Sets the columns to return, in this order. Only snapshots support a selection of columns. Default: all columns.
     #[must_use]
     pub fn with_columns(mut self, columns: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.columns = columns.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Sets the cursor of the previous page. The new page starts after that page. Default: none.
+    /// Sets the [cursor](Page::cursor) of the previous page. The new page starts after that page, and the offset is
+    /// ignored. Default: none.
     #[must_use]
     pub fn with_cursor(mut self, cursor: impl Into<Option<String>>) -> Self {
         self.cursor = cursor.into();
@@ -245,7 +252,7 @@ impl Inner {
             return self.snapshot_page(resource, options, turn).await;
         }
         let limits = &self.options.limits;
-        let limit = options.limit.unwrap_or(DEFAULT_PAGE_SIZE).min(limits.page_rows);
+        let limit = self.options.page_size(options.limit);
         let mut request = request(resource, options, limit)?.with_max_bytes(limits.page_bytes);
         let consistency = Consistency::of(resource);
         // The count is from an earlier time. Only one more row shows whether rows follow these.
@@ -412,7 +419,7 @@ pub(super) fn fit(rows: &mut Rows, bytes: usize) -> Result<bool> {
     let fitting = fitting.count();
     if fitting == 0 {
         return Err(DualResponseError::TooLarge(format!(
-            "a row is larger than the page limit of {bytes} bytes; stream the result set, or raise `ResultLimits::page_bytes`"
+            "a row is larger than the page limit of {bytes} bytes; stream the result set, or raise `ResultLimits::with_page_bytes`"
         )));
     }
     rows.truncate(fitting);

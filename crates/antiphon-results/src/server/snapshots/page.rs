@@ -7,7 +7,6 @@ use super::{COME_BACK, cursor::SnapshotCursor, key};
 use crate::column::ColumnDefinition;
 use crate::{
     error::{DualResponseError, Result},
-    page::DEFAULT_PAGE_SIZE,
     server::{Consistency, Inner, Page, PageOptions},
     snapshot::{Filter, SnapshotPage, View},
     store::Resource,
@@ -37,7 +36,7 @@ impl Inner {
     ) -> Result<Page> {
         let limits = &self.options.limits;
         self.check_ready(resource).await?;
-        let limit = options.limit.unwrap_or(DEFAULT_PAGE_SIZE).min(limits.page_rows);
+        let limit = self.options.page_size(options.limit);
         let wanted = self.wanted(resource, options)?;
         // Views have separate slots for each tenant, so that a request that waits for a view does not block others.
         let whole = wanted.view.is_whole();

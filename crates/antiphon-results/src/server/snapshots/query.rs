@@ -26,22 +26,17 @@ const MAX_SQL: usize = 16 * 1024;
 
 /// An SQL query over result sets, and the options of the new result set with its rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct QueryOptions {
-    /// SQL query. The result set on which the query runs is the table `result`.
-    pub sql: String,
-    /// Display name of the new set. Default: `Query over` and the name of the set.
-    pub name: Option<String>,
-    /// Other result sets of the same owner that the query reads: the table name in the query, and the ID.
-    pub tables: Vec<(String, String)>,
-    /// Number of rows in the preview of the new set. Default: the server's default.
-    pub sample: Option<usize>,
-    /// Whether the call waits until all rows of the new set are saved. Default: `false`.
-    pub complete: bool,
+    sql: String,
+    name: Option<String>,
+    /// The table name in the query, and the ID of the set.
+    tables: Vec<(String, String)>,
+    sample: Option<usize>,
+    complete: bool,
 }
 
 impl QueryOptions {
-    /// Creates options with this SQL query over one result set.
+    /// Creates options with this SQL query. The result set on which the query runs is the table `result`.
     pub fn new(sql: impl Into<String>) -> Self {
         Self { sql: sql.into(), ..Self::default() }
     }
@@ -68,7 +63,7 @@ impl QueryOptions {
     }
 
     /// Makes the call wait until all rows of the new set are saved, without a time limit. Use this option for a tool
-    /// that runs as a task.
+    /// that runs as a task. Default: the call waits as [`create_response`](DualResponseServer::create_response) does.
     #[must_use]
     pub fn complete(mut self) -> Self {
         self.complete = true;

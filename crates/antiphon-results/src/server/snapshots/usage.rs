@@ -117,7 +117,7 @@ impl Usage {
 
     fn full(&self, taken: u64) -> DualResponseError {
         DualResponseError::TooLarge(format!(
-            "the tenant has saved {taken} bytes, and its limit is {} bytes; delete result sets, or raise `ResultLimits::tenant_bytes`",
+            "the tenant has saved {taken} bytes, and its limit is {} bytes; delete result sets, or raise `ResultLimits::with_tenant_bytes`",
             self.most
         ))
     }

@@ -38,9 +38,8 @@ fn lines() -> Server {
 }
 
 /// The sizes of all batches, after it was seen that their rows are all rows from `offset` on.
-async fn sizes(set: &ParsedDualResponse, options: StreamOptions) -> Vec<usize> {
-    let offset = options.offset;
-    let batches: Vec<Vec<Id>> = set.fetch_stream_as(options).try_collect().await.unwrap();
+async fn sizes(set: &ParsedDualResponse, offset: u64, options: StreamOptions) -> Vec<usize> {
+    let batches: Vec<Vec<Id>> = set.fetch_stream_as(options.with_offset(offset)).try_collect().await.unwrap();
     assert!(batches.iter().flatten().map(|row| row.id).eq(offset..ROWS));
     batches.iter().map(Vec::len).collect()
 }
@@ -50,7 +49,10 @@ async fn lines_come_in_one_answer_and_are_cut_into_batches() {
     for prefetch in [0, 1, 3] {
         let server = lines();
         let options = StreamOptions::new().with_prefetch(prefetch);
-        assert_eq!(sizes(&set(&server).await, options).await, [100, 100, 100, 100, 100, 100, 100, 100, 47]);
+        assert_eq!(
+            sizes(&set(&server).await, 0, options).await,
+            [100, 100, 100, 100, 100, 100, 100, 100, 47]
+        );
         assert_eq!(server.requests(), 1);
         let accept = server.seen.lock().unwrap()[0].1[header::ACCEPT].clone();
         assert_eq!(accept, "application/x-ndjson, application/json;q=0.9");
@@ -63,7 +65,7 @@ async fn pages_are_followed_where_a_server_has_no_lines() {
         let server = Server::default();
         let options = StreamOptions::new().with_batch_size(500).with_prefetch(prefetch);
         // The first page is as large as the server likes, since lines were hoped for.
-        assert_eq!(sizes(&set(&server).await, options).await, [100, 500, 247]);
+        assert_eq!(sizes(&set(&server).await, 0, options).await, [100, 500, 247]);
         assert_eq!(server.requests(), 3);
     }
 }
@@ -72,8 +74,7 @@ async fn pages_are_followed_where_a_server_has_no_lines() {
 async fn a_stream_may_begin_anywhere_and_be_sorted() {
     for server in [lines(), Server::default()] {
         let set = set(&server).await;
-        let options = StreamOptions::new().with_offset(800);
-        assert_eq!(sizes(&set, options).await, [47]);
+        assert_eq!(sizes(&set, 800, StreamOptions::new()).await, [47]);
         let end = StreamOptions::new().with_offset(847).with_sort(Sort::ascending("id"));
         assert!(set.fetch_stream(end).next().await.is_none());
         assert_eq!(server.asked()[1]["sort"], json!({"field": "id", "order": "asc"}));
@@ -83,14 +84,14 @@ async fn a_stream_may_begin_anywhere_and_be_sorted() {
 #[tokio::test]
 async fn a_batch_larger_than_the_set_is_the_set() {
     let options = StreamOptions::new().with_batch_size(u64::MAX);
-    assert_eq!(sizes(&set(&lines()).await, options).await, [847]);
+    assert_eq!(sizes(&set(&lines()).await, 0, options).await, [847]);
 }
 
 #[tokio::test]
 async fn a_server_that_limits_lines_is_asked_for_the_rest() {
     let server = Server { ndjson_limited: true, ..lines() };
     let options = StreamOptions::new().with_batch_size(400);
-    assert_eq!(sizes(&set(&server).await, options).await, [100, 400, 347]);
+    assert_eq!(sizes(&set(&server).await, 0, options).await, [100, 400, 347]);
     assert_eq!(server.requests(), 3);
 }
 
@@ -100,7 +101,7 @@ async fn a_set_that_has_shrunk_ends_where_it_ends() {
     let mut result = tool_result(&format!("{}/abc123", server.serve().await));
     result["structuredContent"]["metadata"]["total_count"] = json!(900);
     let set = client(DualResponseClientOptions::new().allow_loopback()).parse(&result).unwrap();
-    assert_eq!(sizes(&set, StreamOptions::new().with_batch_size(1000)).await, [847]);
+    assert_eq!(sizes(&set, 0, StreamOptions::new().with_batch_size(1000)).await, [847]);
     assert_eq!(server.asked()[1]["offset"], 847);
 }
 

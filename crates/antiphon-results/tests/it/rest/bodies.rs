@@ -87,8 +87,7 @@ async fn a_number_is_read_as_it_is_written() {
 
 #[tokio::test]
 async fn a_limit_above_the_servers_is_the_servers() {
-    let mut limits = antiphon_results::ResultLimits::default();
-    limits.page_rows = 10;
+    let limits = antiphon_results::ResultLimits::default().with_page_rows(10);
     let house = House::with(|options| options.with_limits(limits));
     let path = house.people(50).await;
     let page = house.ask("POST", &path, r#"{"limit":9007199254740991}"#).await.json();

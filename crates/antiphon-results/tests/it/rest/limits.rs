@@ -15,8 +15,7 @@ use super::{House, people};
 
 #[tokio::test(start_paused = true)]
 async fn more_pages_at_once_than_allowed_are_told_to_come_back() {
-    let mut limits = ResultLimits::default();
-    limits.concurrent_pages = 1;
+    let limits = ResultLimits::default().with_concurrent_pages(1);
     let house = House::with(|options| options.with_limits(limits));
     let gate = Arc::new(Semaphore::new(1));
     let turns = Arc::clone(&gate);
@@ -40,8 +39,7 @@ async fn more_pages_at_once_than_allowed_are_told_to_come_back() {
 
 #[tokio::test(start_paused = true)]
 async fn more_streams_at_once_than_allowed_are_told_to_come_back() {
-    let mut limits = ResultLimits::default();
-    limits.concurrent_streams = 1;
+    let limits = ResultLimits::default().with_concurrent_streams(1);
     let house = House::with(|options| options.with_limits(limits));
     let path = house.people(5000).await;
     let request =
@@ -55,9 +53,8 @@ async fn more_streams_at_once_than_allowed_are_told_to_come_back() {
 
 #[tokio::test(start_paused = true)]
 async fn a_reader_that_takes_nothing_loses_its_place() {
-    let mut limits = ResultLimits::default();
-    limits.concurrent_streams = 1;
-    let stall = limits.stall;
+    let stall = Duration::from_secs(60);
+    let limits = ResultLimits::default().with_concurrent_streams(1).with_stall(stall);
     let house = House::with(|options| options.with_limits(limits));
     let path = house.people(50_000).await;
     let request =
@@ -112,8 +109,7 @@ async fn a_body_may_be_as_large_as_allowed_and_no_larger() {
 
 #[tokio::test]
 async fn a_row_larger_than_a_page_can_still_be_streamed() {
-    let mut limits = ResultLimits::default();
-    limits.page_bytes = 10;
+    let limits = ResultLimits::default().with_page_bytes(10);
     let house = House::with(|options| options.with_limits(limits));
     let path = house.people(1).await;
     assert_eq!(house.ask("POST", &path, "").await.refusal(), (422, "LIMIT_EXCEEDED".to_owned()));

@@ -54,7 +54,8 @@ impl Database {
 
     pub(crate) async fn mariadb() -> Option<Self> {
         let url = service("ANTIPHON_TEST_MARIADB_URL")?;
-        Some(Self::Mariadb(MySqlPoolOptions::new().max_connections(3).connect(&url).await.unwrap()))
+        let pool = Box::pin(MySqlPoolOptions::new().max_connections(3).connect(&url)).await.unwrap();
+        Some(Self::Mariadb(pool))
     }
 
     pub(crate) async fn sqlite() -> Self {

@@ -1,4 +1,4 @@
-//! Exports of all rows in a format.
+//! Exports of all rows in a format. `ExportFormat` of `antiphon-results` lists the formats.
 
 mod arrow;
 mod csv;
@@ -102,7 +102,9 @@ pub(crate) async fn export(
     match job.format {
         ExportFormat::Parquet if itself => stored::export(&job, request.range).await,
         ExportFormat::Xlsx => workbook(job, request.range).await,
-        _ => run::export(job, request.range).await,
+        ExportFormat::Ndjson | ExportFormat::Csv | ExportFormat::Arrow | ExportFormat::Parquet => {
+            run::export(job, request.range).await
+        }
     }
 }
 
@@ -128,8 +130,9 @@ impl Job {
             ExportFormat::Arrow => Box::new(arrow::Stream::new(schema)?),
             ExportFormat::Parquet => Box::new(parquet::File::new(schema, &self.inner.config)?),
             ExportFormat::Ndjson => Box::new(ndjson::Ndjson),
-            other => {
-                return Err(Error::Invalid(format!("the format `{}` is not supported here", other.name())));
+            // `workbook` writes the whole file.
+            ExportFormat::Xlsx => {
+                return Err(Error::Invalid("the format `xlsx` is not supported here".into()));
             }
         })
     }

@@ -31,18 +31,19 @@ pub(super) struct Space {
 static SPACES: LazyLock<Mutex<HashMap<String, Arc<Space>>>> = LazyLock::new(Mutex::default);
 
 impl Broken {
-    pub(super) fn open(space: String, mut config: QueueConfig) -> Self {
+    pub(super) fn open(space: String, config: QueueConfig) -> Self {
         let fault = FAULT.get();
         let space = match space.strip_suffix("-other") {
             Some(one) if fault == Some(Fault::SpacesAreOne) => one.to_owned(),
             _ => space,
         };
-        match fault {
-            Some(Fault::JobsDieEarly) => config.max_attempts -= 1,
-            Some(Fault::JobsDieLate) => config.max_attempts += 1,
-            Some(Fault::LeasesNeverRunOut) => config.lease *= 1_000_000,
-            _ => {}
-        }
+        let (lease, attempts) = (config.lease(), config.max_attempts());
+        let config = match fault {
+            Some(Fault::JobsDieEarly) => config.with_max_attempts(attempts - 1),
+            Some(Fault::JobsDieLate) => config.with_max_attempts(attempts + 1),
+            Some(Fault::LeasesNeverRunOut) => config.with_lease(lease * 1_000_000),
+            _ => config,
+        };
         let space = Arc::clone(lock(&SPACES).entry(space).or_default());
         Self { space, config, fault, own: store::Notes::default() }
     }

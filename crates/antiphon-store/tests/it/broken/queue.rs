@@ -47,7 +47,7 @@ impl Broken {
         match (self.fault, last) {
             (Some(Fault::LeasesAreNotFenced), Some((last, _))) => Ok(last.clone()),
             (Some(Fault::LeasesAreLostOnTheHour), Some((last, given)))
-                if last == lease && given.elapsed() > self.config.lease =>
+                if last == lease && given.elapsed() > self.config.lease() =>
             {
                 Err(lease.lost())
             }

@@ -23,10 +23,10 @@ struct Schema {
 }
 
 impl Schema {
-    async fn open(name: &str, change: impl FnOnce(PostgresConfig) -> PostgresConfig) -> Option<Self> {
+    async fn open(name: &str, config: impl FnOnce(String) -> PostgresConfig) -> Option<Self> {
         let url = service(URL)?;
         let name = unique(name);
-        let config = change(PostgresConfig::new(&url).with_schema(&name).with_max_connections(4));
+        let config = config(url.clone()).with_schema(&name).with_max_connections(4);
         let postgres = Postgres::connect(config).await.unwrap();
         let mut connection = PgConnection::connect(&url).await.unwrap();
         connection.execute(AssertSqlSafe(format!("set search_path to {name}"))).await.unwrap();
@@ -50,7 +50,7 @@ impl Schema {
 
 #[tokio::test]
 async fn depth_of_a_long_queue_is_estimated_by_index() {
-    let Some(mut schema) = Schema::open("depth", |config| config).await else { return };
+    let Some(mut schema) = Schema::open("depth", PostgresConfig::new).await else { return };
     schema
         .run(
             "insert into jobs (space, queue, id, payload, due_at)
@@ -83,7 +83,7 @@ async fn depth_of_a_long_queue_is_estimated_by_index() {
 
 #[tokio::test]
 async fn update_of_a_record_touches_no_index() {
-    let Some(mut schema) = Schema::open("hot", |config| config).await else { return };
+    let Some(mut schema) = Schema::open("hot", PostgresConfig::new).await else { return };
     let store = schema.postgres.store();
     let day = Duration::from_secs(24 * 60 * 60);
     let mut revision = store.create("task/1", Bytes::from_static(b"value"), Some(day)).await.unwrap();
@@ -112,7 +112,7 @@ async fn update_of_a_record_touches_no_index() {
 
 #[tokio::test]
 async fn record_that_lives_longer_than_it_was_to_is_not_claimed_and_shows_when_it_expires() {
-    let Some(mut schema) = Schema::open("lazy", |config| config).await else { return };
+    let Some(mut schema) = Schema::open("lazy", PostgresConfig::new).await else { return };
     let store = schema.postgres.store();
     let short = Duration::from_millis(1500);
     for number in 0..20 {
@@ -140,14 +140,12 @@ async fn record_that_lives_longer_than_it_was_to_is_not_claimed_and_shows_when_i
 #[tokio::test]
 async fn statement_that_takes_too_long_is_ended_by_the_server() {
     let name = unique("slow");
-    let url =
-        |url: &str| format!("{url}{}application_name={name}", if url.contains('?') { '&' } else { '?' });
     let second = Duration::from_secs(1);
-    let change = |mut config: PostgresConfig| {
-        config.url = url(&config.url);
-        config.with_operation_timeout(second)
+    let config = |url: String| {
+        let sign = if url.contains('?') { '&' } else { '?' };
+        PostgresConfig::new(format!("{url}{sign}application_name={name}")).with_operation_timeout(second)
     };
-    let Some(mut schema) = Schema::open("slow", change).await else { return };
+    let Some(mut schema) = Schema::open("slow", config).await else { return };
     schema
         .run(
             "create or replace function depth(
@@ -179,7 +177,7 @@ async fn statement_that_takes_too_long_is_ended_by_the_server() {
 /// What a replica of commit e3c8b05 says to the database, while the schema is that of now.
 #[tokio::test]
 async fn statements_of_the_release_before_work_on_the_schema_of_now() {
-    let Some(mut schema) = Schema::open("before", |config| config).await else { return };
+    let Some(mut schema) = Schema::open("before", PostgresConfig::new).await else { return };
     let store = schema.postgres.store();
     schema
         .run(
@@ -214,7 +212,7 @@ async fn statements_of_the_release_before_work_on_the_schema_of_now() {
 
 #[tokio::test]
 async fn revision_that_a_failover_has_lost_is_not_given_again() {
-    let Some(mut schema) = Schema::open("lost", |config| config).await else { return };
+    let Some(mut schema) = Schema::open("lost", PostgresConfig::new).await else { return };
     let lost = schema.postgres.store().create("key", Bytes::new(), None).await.unwrap();
     // As on a standby that never heard of it.
     schema.run("delete from records; select setval('revisions', 1)").await;

@@ -46,7 +46,7 @@ impl Handler {
     ) -> Result<Value, ErrorData> {
         let Call { name, arguments, task } = call;
         let registry = self.service.registry();
-        let Some(tool) = registry.tool(&name) else {
+        let Some(tool) = self.permit_call(&registry, &name, &context)? else {
             return Err(match &self.service.inner {
                 // The wrapped SDK handler has not declared that its tools support tasks.
                 Some(_) => {
@@ -55,7 +55,6 @@ impl Handler {
                 None => ErrorData::invalid_params(format!("there is no tool `{name}`"), None),
             });
         };
-        self.permit("tools/call", Some(tool), &context.extensions)?;
         if tool.tasks == TaskPolicy::Never {
             return Err(method_not_found(format!("the tool `{name}` cannot be called as a task")));
         }

@@ -121,6 +121,25 @@ async fn call_with_a_task_is_answered_with_it_and_the_result_is_fetched() {
     assert_eq!(client.request("tasks/result", of(&task)).await.unwrap(), result);
 }
 
+/// A client that does not show apps can neither list nor call a tool that is for apps only.
+#[tokio::test]
+async fn tool_for_apps_only_is_no_task_of_a_client_without_apps() {
+    let hidden =
+        Tool::new("refresh", "Refreshes a page", add).with_meta("ui", json!({"visibility": ["app"]}));
+    let server = builder().tool(hidden).build().unwrap();
+    let call = json!({"name": "refresh", "arguments": {"a": 1, "b": 2}, "task": {"ttl": 60_000}});
+    let mut plain = connect(&server).await;
+    let failed = refused(&mut plain, "tools/call", call.clone()).await;
+    assert_eq!((failed.code, failed.message.as_str()), (-32602, "there is no tool `refresh`"));
+
+    let apps =
+        json!({"extensions": {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]}}});
+    let mut host = crate::checked::connect_with(&server, Revision::V2025_11_25, apps).await.unwrap();
+    let task = host.request("tools/call", call).await.unwrap()["task"].take();
+    let result = host.request("tasks/result", of(&task)).await.unwrap();
+    assert_eq!(result["content"][0]["text"], "3");
+}
+
 /// The shape of a task, member for member, and when it says that it changed.
 #[tokio::test]
 async fn task_says_when_it_was_last_updated_and_never_updated_at() {

@@ -112,9 +112,7 @@ fn backend(config: FlakyConfig) -> Backend {
 }
 
 fn steady() -> FlakyConfig {
-    let mut config = FlakyConfig::seeded(1);
-    (config.refused, config.lost, config.unreported, config.delayed) = (0, 0, 0, 0);
-    config
+    FlakyConfig::seeded(1).with_refused(0).with_lost(0).with_unreported(0).with_delayed(0)
 }
 
 async fn with_store(config: FlakyConfig) -> (u16, Value, u16) {
@@ -136,8 +134,7 @@ async fn a_replica_is_ready_when_its_store_and_its_queue_answer() {
 
 #[tokio::test]
 async fn a_replica_whose_store_fails_is_degraded_and_keeps_its_place() {
-    let mut broken = steady();
-    broken.lost = 1000;
+    let broken = steady().with_lost(1000);
     let (status, said, alive) = with_store(broken).await;
     assert_eq!((status, &said["status"], alive), (200, &json!("degraded"), 200), "{said}");
     assert_ne!(said["checks"]["store"], "ok");
@@ -146,8 +143,7 @@ async fn a_replica_whose_store_fails_is_degraded_and_keeps_its_place() {
 
 #[tokio::test]
 async fn a_call_that_needs_no_store_is_answered_while_the_store_is_away() {
-    let mut broken = steady();
-    broken.lost = 1000;
+    let broken = steady().with_lost(1000);
     let server =
         builder(&KeyRing::random(), TaskPolicy::Never).with_backend(backend(broken)).build().unwrap();
     let address = serve(&server, Health::default()).await;
@@ -156,8 +152,7 @@ async fn a_call_that_needs_no_store_is_answered_while_the_store_is_away() {
 
 #[tokio::test]
 async fn a_store_that_does_not_answer_in_time_counts_as_gone() {
-    let mut slow = steady();
-    (slow.delayed, slow.delay) = (1000, Duration::from_secs(3600));
+    let slow = steady().with_delayed(1000).with_delay(Duration::from_secs(3600));
     let (status, said, alive) = with_store(slow).await;
     assert_eq!((status, &said["checks"]["store"], alive), (200, &json!("timed out"), 200), "{said}");
     assert_eq!(said["status"], "degraded");
