@@ -156,10 +156,7 @@ pub(crate) fn main(options: &Options) -> Result<()> {
         None => build(&project)?,
     };
     let start = Instant::now();
-    let mut verdicts = Vec::new();
-    for scenario in options.scenarios() {
-        verdicts.extend(run(&project, options, &programs, scenario)?);
-    }
+    let verdicts = run_all(&project, options, &programs)?;
     print(&verdicts, start.elapsed());
     let failed = verdicts.iter().filter(|it| it.outcome.is_err()).count();
     println!("{} passed, {failed} failed", verdicts.len() - failed);
@@ -196,6 +193,27 @@ fn build(project: &Project) -> Result<Programs> {
     let built = project.build("deployed", "deployed", Profile::Dev)?;
     let folder = built.parent().context("a program lies in a folder")?.to_path_buf();
     Ok(Programs { folder })
+}
+
+/// Runs the scenarios one after the other. `keys` is the longest and mostly waits, so it runs beside the others, but not
+/// beside those that measure load.
+fn run_all(project: &Project, options: &Options, programs: &Programs) -> Result<Vec<Verdict>> {
+    let chosen = options.scenarios();
+    let (load, others): (Vec<_>, Vec<_>) = chosen.into_iter().partition(|it| it.is_load());
+    let (keys, others): (Vec<_>, Vec<_>) = others.into_iter().partition(|it| *it == Scenario::Keys);
+    let run_each = |scenarios: Vec<Scenario>| -> Result<Vec<Verdict>> {
+        let each: Result<Vec<_>> =
+            scenarios.into_iter().map(|it| run(project, options, programs, it)).collect();
+        Ok(each?.into_iter().flatten().collect())
+    };
+    let mut verdicts = thread::scope(|scope| -> Result<Vec<Verdict>> {
+        let keys = scope.spawn(|| run_each(keys));
+        let mut verdicts = run_each(others)?;
+        verdicts.extend(keys.join().expect("a scenario does not panic")?);
+        Ok(verdicts)
+    })?;
+    verdicts.extend(run_each(load)?);
+    Ok(verdicts)
 }
 
 /// Runs one scenario on each of its backends, all at once where it measures no load.
