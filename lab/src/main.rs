@@ -8,6 +8,7 @@ use anyhow::Result;
 use clap::Parser;
 use xtask::{project, table};
 
+mod asking;
 mod bench;
 mod chaos;
 mod conformance;
@@ -15,6 +16,7 @@ mod events;
 mod field;
 mod fixtures;
 mod fuzz;
+mod hosts;
 mod http;
 mod interop;
 mod mcp;
@@ -34,6 +36,8 @@ mod viewer;
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 enum Lab {
+    /// Answer questions in hosts that do not show them, with the server's form in a browser.
+    Asking(asking::Options),
     /// Measure ourselves beside the bare engine; without a kind, everything.
     Bench(bench::Choice),
     /// Break servers on purpose while clients work.
@@ -49,6 +53,8 @@ enum Lab {
     Fixtures,
     /// Feed what reads from outside with whatever may come, for a while.
     Fuzz(fuzz::Options),
+    /// Run open-source hosts with a scripted model against a server whose tools ask users.
+    Hosts(hosts::Options),
     /// Talk to servers and clients of other makers, both ways.
     Interop(interop::Options),
     /// Serve the models that tests talk to, until Ctrl-C or while a command runs.
@@ -80,12 +86,14 @@ fn main() -> ExitCode {
 
 fn run(command: &Lab) -> Result<()> {
     match command {
+        Lab::Asking(options) => asking::main(options),
         Lab::Bench(choice) => bench::main(choice),
         Lab::Chaos(kind) => chaos::main(kind),
         Lab::Conformance(leg) => conformance::main(leg),
         Lab::Field(options) => field::main(options),
         Lab::Fixtures => fixtures::main(),
         Lab::Fuzz(options) => fuzz::main(options),
+        Lab::Hosts(options) => hosts::main(options),
         Lab::Interop(options) => interop::main(options),
         Lab::Models(options) => models::main(options),
         Lab::Results(kind) => results::main(kind),

@@ -11,6 +11,9 @@ use crate::project;
 /// The commands that are the laboratory's. A test of `lab` compares names and descriptions.
 #[derive(Debug, clap::Subcommand)]
 pub enum Lab {
+    /// Answer questions in hosts that do not show them, with the server's form in a browser.
+    #[command(disable_help_flag = true)]
+    Asking(Arguments),
     /// Measure ourselves beside the bare engine; without a kind, everything.
     #[command(disable_help_flag = true)]
     Bench(Arguments),
@@ -26,6 +29,9 @@ pub enum Lab {
     /// Feed what reads from outside with whatever may come, for a while.
     #[command(disable_help_flag = true)]
     Fuzz(Arguments),
+    /// Run open-source hosts with a scripted model against a server whose tools ask users.
+    #[command(disable_help_flag = true)]
+    Hosts(Arguments),
     /// Talk to servers and clients of other makers, both ways.
     #[command(disable_help_flag = true)]
     Interop(Arguments),

@@ -28,6 +28,8 @@ use crate::{
 pub(crate) struct Answering {
     pub(crate) name: String,
     pub(crate) version: String,
+    /// The capabilities to declare instead of those with a handler.
+    pub(crate) declared: Option<Value>,
     pub(crate) sampling: Option<Sampling>,
     pub(crate) forms: Forms,
     pub(crate) pages: Option<Arc<dyn PageHandler>>,
@@ -67,6 +69,9 @@ const REFUSED: i32 = -1;
 impl Answering {
     /// Returns the capabilities to declare: those with a handler, and tasks.
     pub(crate) fn capabilities(&self) -> Value {
+        if let Some(declared) = &self.declared {
+            return declared.clone();
+        }
         let mut capabilities = json!({});
         if self.sampling.is_some() {
             capabilities["sampling"] = json!({"tools": {}});

@@ -1,6 +1,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use antiphon_llm::Model;
+use serde_json::Value;
 
 #[cfg(feature = "process")]
 use crate::stray::StrayOutput;
@@ -170,6 +171,7 @@ impl Host {
         HostBuilder {
             name: name.into(),
             version: version.into(),
+            declared: None,
             model: None,
             approval: None,
             forms: Forms::default(),
@@ -222,6 +224,7 @@ impl fmt::Debug for Host {
 pub struct HostBuilder {
     name: String,
     version: String,
+    declared: Option<Value>,
     model: Option<Arc<dyn Model>>,
     approval: Option<Arc<dyn Approval>>,
     forms: Forms,
@@ -237,6 +240,14 @@ pub struct HostBuilder {
 }
 
 impl HostBuilder {
+    /// Sets the capabilities that the host declares instead of those with a handler, so that `antiphon doctor` can
+    /// list the tools that another host sees. Default: those with a handler.
+    #[doc(hidden)]
+    pub fn with_capabilities(mut self, capabilities: Value) -> Self {
+        self.declared = Some(capabilities);
+        self
+    }
+
     /// Sets the model that answers sampling requests. If a request asks for structured data, the host uses the best
     /// method of the provider. The server still receives the reply as a `tool_use` block. Default: none.
     pub fn with_model(mut self, model: impl Model) -> Self {
@@ -317,6 +328,7 @@ impl HostBuilder {
         let answering = Answering {
             name: self.name,
             version: self.version,
+            declared: self.declared,
             sampling: self.model.map(|model| Sampling { model: self.telling.model(model), approval }),
             forms: self.forms,
             pages: self.pages,

@@ -3,8 +3,12 @@
 //! [`Ctx::elicit`](crate::Ctx::elicit) and [`Ctx::elicit_url`](crate::Ctx::elicit_url) return or take the types of this
 //! module.
 
+#[cfg(feature = "http")]
+pub use crate::asking::AskPage;
 pub use crate::{
+    asking::AskPolicy,
     ctx::{Elicit, ElicitKey, ElicitUrl, ElicitValue, Elicited, ParseError, UrlElicited},
+    run::channels::Channel,
     url_elicitation::{
         CONTEXT_META, ELICITATION_COMPLETE, ElicitationComplete, KEY_META, URL_ELICITATION_REQUIRED,
         UrlElicitation, UrlElicitationRequired,

@@ -277,7 +277,7 @@ impl fmt::Display for ErrorKind {
                 "step `{step}` has an unknown outcome: its process stopped before it recorded the result; the step does not run again, so check the external system"
             ),
             Self::Timeout(limit) => write!(f, "the time limit of {limit:?} was exceeded"),
-            Self::Unanswered => f.write_str("the question was not answered in time; raise `Limits::with_answer_timeout`"),
+            Self::Unanswered => f.write_str("the question was not answered in time; raise `Limits::with_answer_timeout`, or `AskPolicy::with_expiry` for questions that wait for a form"),
             Self::Cancelled => f.write_str("the request was cancelled"),
         }
     }

@@ -83,6 +83,7 @@
     reason = "sampling, roots and logging are deprecated in 2026-07-28 and served until they are removed"
 )]
 
+mod asking;
 mod base;
 mod changes;
 pub mod ctx;
@@ -114,7 +115,7 @@ pub mod seal;
 mod server;
 pub mod task;
 pub mod telemetry;
-#[cfg(feature = "testing")]
+#[cfg(any(feature = "testing", feature = "__profiles"))]
 pub mod testing;
 pub mod tool;
 mod trace;

@@ -164,7 +164,8 @@ impl Registry {
     }
 
     pub(crate) fn resource(&self, uri: &str) -> Option<&Arc<Resource>> {
-        self.resources.get(uri)
+        let also = || self.resources.items.iter().find(|resource| resource.is_also_at(uri));
+        self.resources.get(uri).or_else(also)
     }
 
     /// Returns the template that `uri` matches, and its variables.

@@ -35,6 +35,10 @@ pub struct Resource {
     /// The state types that the function takes.
     pub(crate) states: Vec<StateType>,
     pub(crate) listed: bool,
+    /// The URI without a digest, if the resource is also served at other URIs: see `in_family`.
+    family: Option<&'static str>,
+    /// Whether only clients that show MCP Apps can read it.
+    pub(crate) for_apps: bool,
 }
 
 impl Resource {
@@ -45,7 +49,14 @@ impl Resource {
         F: for<'a> Function<'a, (), M, Out = R> + 'static,
     {
         let (read, states) = erase(function, |contents: R| Ok(contents.into_contents()));
-        Self { definition: Definition::new(uri, name), read, states, listed: true }
+        Self {
+            definition: Definition::new(uri, name),
+            read,
+            states,
+            listed: true,
+            family: None,
+            for_apps: false,
+        }
     }
 
     /// Sets the name that users see. Default: none.
@@ -96,6 +107,26 @@ impl Resource {
     pub fn with_meta(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
         self.definition.meta.get_or_insert_default().0.insert(key.into(), value.into());
         self
+    }
+
+    /// Also serves the resource at the URI `family`, and at `family` with any digest: `family/0123456789abcdef`.
+    ///
+    /// The URI of a web page contains the digest of the page. During an upgrade, replicas have different pages, and a
+    /// client can send the URI of one replica to another.
+    pub(crate) fn in_family(mut self, family: &'static str) -> Self {
+        self.family = Some(family);
+        self
+    }
+
+    /// Returns whether the resource is also served at `uri`.
+    pub(crate) fn is_also_at(&self, uri: &str) -> bool {
+        let rest = self.family.and_then(|family| uri.strip_prefix(family));
+        rest.is_some_and(|rest| rest.is_empty() || rest.strip_prefix('/').is_some_and(is_digest))
+    }
+
+    /// Hides the resource from lists, and from clients that do not show MCP Apps.
+    pub(crate) fn for_apps(self) -> Self {
+        Self { listed: false, for_apps: true, ..self }
     }
 
     /// Removes the resource from `resources/list`. A client that has the URI can still read the resource.
@@ -223,6 +254,11 @@ impl Pattern {
         }
         rest.is_empty().then_some(variables)
     }
+}
+
+/// Returns whether `text` is a digest in hexadecimal.
+fn is_digest(text: &str) -> bool {
+    (1..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 fn percent_decode(value: &str) -> Option<String> {

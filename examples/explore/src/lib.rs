@@ -65,7 +65,7 @@ pub fn server(results: &DualResponseServer) -> Result<Server> {
         Tool::new("search_sales", "Finds sales: who bought what, where, when, for how much", search_sales);
     Ok(Server::builder("explore", env!("CARGO_PKG_VERSION"))
         .with_instructions(
-            "Answers show the first rows only. Use `query_result` on the link of an answer to count, sum, group and filter all of them.",
+            "Answers show the first rows only. Use `query_result` with the result set of an answer to count, sum, group and filter all of them.",
         )
         .with_results(results.clone())
         .with_result_tools(ResultTools::new())

@@ -11,6 +11,7 @@ mod errors;
 mod explore;
 mod forms;
 mod hosting;
+mod hosts_without_forms;
 mod limits;
 mod migrating;
 mod models;

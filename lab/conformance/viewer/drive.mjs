@@ -2,8 +2,8 @@
 //
 //   node drive.mjs READY IMAGES_FOLDER ROWS
 //
-// READY is what the example `explore` printed. CHROMIUM names the browser. VIEWER serves the page from this file
-// instead, to try changes without a build.
+// READY is what the example `explore` printed. EXPLORE is its program. CHROMIUM names the browser. VIEWER serves the page
+// from this file instead, to try changes without a build.
 
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
@@ -14,7 +14,7 @@ import { chromium } from "playwright-core";
 
 import { checkChart } from "./chart.mjs";
 import { checkExport } from "./export.mjs";
-import { checkHost } from "./hosted.mjs";
+import { checkDeliveries, checkHost } from "./hosted.mjs";
 import { checkKeyboard } from "./keyboard.mjs";
 import { checkStates } from "./states.mjs";
 import { checkTable } from "./table.mjs";
@@ -57,7 +57,8 @@ try {
   await page.close();
   await checkStates({ ...told, context, prepare });
   const hosted = await checkHost({ ...told, browser });
-  console.log(`${rows} rows were looked at: the first after ${first} ms, in a host after ${hosted} ms; nothing to complain about`);
+  const deliveries = await checkDeliveries({ browser, explore: process.env.EXPLORE });
+  console.log(`${rows} rows were looked at: the first after ${first} ms, in a host after ${hosted} ms; in ${deliveries} hosts that pass on different parts of a result; nothing to complain about`);
 } catch (error) {
   for (const [i, open] of browser.contexts().flatMap((it) => it.pages()).entries()) {
     await open.screenshot({ path: path.join(images, `viewer-failed-${i}.png`) }).catch(() => {});

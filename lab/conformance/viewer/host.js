@@ -3,7 +3,7 @@
 
 import { AppBridge, PostMessageTransport } from "@modelcontextprotocol/ext-apps/app-bridge";
 
-/** Shows the app with a tool's result. `server` has the way to the MCP server. */
+/** Shows the app with a tool's result. Without a result, the host tells the app nothing about the call. */
 window.show = async ({ result, tool, granted, theme }) => {
   const frame = document.querySelector("iframe");
   const capabilities = { serverTools: {}, downloadFile: {}, updateModelContext: { text: {} }, sandbox: { csp: { connectDomains: granted } } };
@@ -19,8 +19,10 @@ window.show = async ({ result, tool, granted, theme }) => {
   await bridge.connect(new PostMessageTransport(frame.contentWindow, frame.contentWindow));
   frame.src = "/app";
   await ready;
-  await bridge.sendToolInput({ arguments: {} });
-  await bridge.sendToolResult(result);
+  if (result) {
+    await bridge.sendToolInput({ arguments: {} });
+    await bridge.sendToolResult(result);
+  }
   window.bridge = bridge;
   window.context = context;
 };

@@ -6,6 +6,7 @@ import { fileURLToPath } from "node:url";
 import { readFile } from "node:fs/promises";
 
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
+import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
 import { build } from "esbuild";
 
 import { LONG, checkAxe, fit, head, openFilter, settled, shownCount, soon } from "./see.mjs";
@@ -14,8 +15,45 @@ import { watch } from "../studio/look.mjs";
 /** How many rows are asked for here: as many as take a moment to write. */
 const ROWS = 600_000;
 
+/** The parts of a result that hosts pass on to an app. */
+const DELIVERIES = {
+  "all of it, as specified": (result) => result,
+  "only `content`": ({ content }) => ({ content }),
+  "no `_meta`, and the JSON of the structured content as text": ({ structuredContent }) => ({ content: [{ type: "text", text: JSON.stringify(structuredContent) }], structuredContent }),
+  "no `_meta`": ({ content, structuredContent }) => ({ content, structuredContent }),
+  nothing: () => null,
+};
+
+const newClient = () => new Client({ name: "test-host", version: "1.0.0" }, { capabilities: { extensions: { "io.modelcontextprotocol/ui": { mimeTypes: ["text/html;profile=mcp-app"] } } } });
+
+/** The page shows the rows, whatever part of the result the host passes on. Returns the number of hosts. */
+export async function checkDeliveries({ browser, explore }) {
+  assert(explore, "EXPLORE must be the program of the example `explore`");
+  const client = newClient();
+  // Over stdio there is one caller, so the server can tell which set is its newest.
+  await client.connect(new StdioClientTransport({ command: explore, args: [], stderr: "ignore" }));
+  const app = await readApp(client);
+  const host = await serveHost(app);
+  const deliveries = Object.entries(DELIVERIES);
+  try {
+    for (const [at, [name, deliver]] of deliveries.entries()) {
+      // Each set has its own number of rows, so that none is mistaken for another.
+      const rows = 1000 + at;
+      const { page, frame, complaints } = await open({ browser, client, app, host }, [], { rows, deliver });
+      assert.equal(await shownCount(frame), rows, name);
+      assert.equal((await settled(frame, LONG))[0].cells.id, "1", name);
+      assert.deepEqual(complaints, [], name);
+      await page.context().close();
+    }
+  } finally {
+    host.close();
+    await client.close();
+  }
+  return deliveries.length;
+}
+
 export async function checkHost({ browser, server, shoot }) {
-  const client = new Client({ name: "test-host", version: "1.0.0" }, { capabilities: { extensions: { "io.modelcontextprotocol/ui": { mimeTypes: ["text/html;profile=mcp-app"] } } } });
+  const client = newClient();
   await client.connect(new StreamableHTTPClientTransport(new URL(server.mcp)));
   const app = await readApp(client);
   const host = await serveHost(app);
@@ -34,7 +72,7 @@ async function readApp(client) {
   const { tools } = await client.listTools();
   const tool = tools.find(({ name }) => name === "search_sales");
   const uri = tool._meta.ui.resourceUri;
-  assert.match(uri, /^ui:\/\//);
+  assert.match(uri, /^ui:\/\/antiphon\/result\/[0-9a-f]{16}$/);
   for (const name of ["result_manifest", "result_page", "result_stats", "result_aggregate", "result_link"]) {
     assert.deepEqual(tools.find((it) => it.name === name)?._meta?.ui?.visibility, ["app"], name);
   }
@@ -63,16 +101,18 @@ async function serveHost(app) {
   return { url: `http://127.0.0.1:${http.address().port}/`, grant: (domains) => (granted = domains), close: () => http.close() };
 }
 
-async function open({ browser, client, app, host }, domains) {
+async function open({ browser, client, app, host }, domains, { rows = ROWS, deliver = DELIVERIES["all of it, as specified"] } = {}) {
   host.grant(domains);
   const context = await browser.newContext({ viewport: { width: 900, height: 640 }, deviceScaleFactor: 2, colorScheme: "light", locale: "en-US" });
   const page = await context.newPage();
   const complaints = await watch(page);
   await page.exposeFunction("callTool", (params) => client.callTool(params, { timeout: LONG }));
   await page.goto(host.url);
-  const result = await client.callTool({ name: "search_sales", arguments: { rows: ROWS } }, { timeout: LONG });
+  const result = await client.callTool({ name: "search_sales", arguments: { rows } }, { timeout: LONG });
+  // Some hosts deliver nothing if there is a link.
+  assert.deepEqual(result.content.map(({ type }) => type), ["text"]);
   const begun = Date.now();
-  await page.evaluate((told) => window.show(told), { result, tool: app.tool, granted: domains, theme: "light" });
+  await page.evaluate((told) => window.show(told), { result: deliver(result), tool: app.tool, granted: domains, theme: "light" });
   const frame = page.frameLocator("iframe");
   await frame.locator(".grid").waitFor({ timeout: LONG });
   await settled(frame, LONG);

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
+mod asking;
 mod fleet;
 pub(crate) mod ledger;
 mod proxy;
@@ -21,6 +22,8 @@ pub(crate) enum Kind {
     Store(store::Options),
     /// Tasks whose workers and front ends are killed, on a server that is restarted.
     Tasks(tasks::Options),
+    /// Questions that users answer in a form, while workers and front ends are killed and the store is restarted.
+    Asking(asking::Options),
 }
 
 /// Options of `cargo xtask chaos rounds`.
@@ -52,5 +55,6 @@ pub(crate) fn main(kind: &Kind) -> Result<()> {
         Kind::Rounds(options) => rounds::main(options),
         Kind::Store(options) => store::main(options),
         Kind::Tasks(options) => tasks::main(options),
+        Kind::Asking(options) => asking::main(options),
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::peers::{SERVERS, Server, Tools};
 use super::report::Cell;
-use super::{drive, wants};
+use super::{LIMIT, drive, wants};
 use crate::server;
 
 /// Those whose servers are tried: each over every transport it has.
@@ -117,7 +117,7 @@ impl One<'_> {
         let sse = (server.transport == "sse").then_some("--sse");
         command.arg(verb).args(sse).args(rest).env("ANTIPHON_CONFIG_DIR", &self.config);
         self.tools.compile_once(&mut command);
-        drive(&mut command, &self.log.with_extension(format!("{name}.log")))
+        drive(&mut command, &self.log.with_extension(format!("{name}.log")), LIMIT)
     }
 }
 

@@ -241,7 +241,7 @@ fn run_all(jobs: VecDeque<Job>) -> Vec<(Job, Outcomes)> {
 impl Job {
     /// What became of each of its cells.
     fn run(&mut self) -> Outcomes {
-        let printed = match drive(&mut self.command, &self.log) {
+        let printed = match drive(&mut self.command, &self.log, LIMIT) {
             Ok(printed) => printed,
             Err(error) => {
                 let cells = self.lists.then_some(Cell::List).into_iter();
@@ -273,7 +273,7 @@ impl Job {
 }
 
 /// Runs a driver to its end and returns what it printed.
-fn drive(command: &mut Command, log: &Path) -> Result<String> {
+pub(crate) fn drive(command: &mut Command, log: &Path, limit: Duration) -> Result<String> {
     let output = log.with_extension("jsonl");
     let mut child = command
         .stdin(Stdio::null())
@@ -286,10 +286,10 @@ fn drive(command: &mut Command, log: &Path) -> Result<String> {
         if let Some(status) = child.try_wait()? {
             break status;
         }
-        if start.elapsed() > LIMIT {
+        if start.elapsed() > limit {
             child.kill()?;
             child.wait()?;
-            bail!("gave up after {} s; see {}", LIMIT.as_secs(), log.display());
+            bail!("gave up after {} s; see {}", limit.as_secs(), log.display());
         }
         thread::sleep(Duration::from_millis(20));
     };

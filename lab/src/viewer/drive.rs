@@ -47,7 +47,8 @@ pub(super) fn main(project: &Project, options: &Options) -> Result<()> {
     let explore = Explore::start(&binary, options.rows, &reports)?;
     let mut drive = Command::new("node");
     drive.arg(scripts.join("drive.mjs")).arg(&explore.ready).arg(&images).arg(options.rows.to_string());
-    let driven = project::run(drive.env("CHROMIUM", browser));
+    // Over stdio, the driver starts another `explore` itself.
+    let driven = project::run(drive.env("CHROMIUM", browser).env("EXPLORE", &binary));
     drop(explore);
     driven.with_context(|| format!("the page is not as it should be; pictures are in {}", images.display()))
 }

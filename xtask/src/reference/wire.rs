@@ -35,7 +35,7 @@ const METHODS: [(&str, &str); 6] = [
 const TOLD: [(&str, &str); 1] = [("antiphon/trace", "`antiphon::ServerBuilder::with_traces`")];
 
 /// Routes beside those of result sets.
-const ROUTES: [(&str, &str, &str); 9] = [
+const ROUTES: [(&str, &str, &str); 13] = [
     ("GET", "/livez", "Liveness: returns 200 while the process runs."),
     ("GET", "/readyz", "Readiness: returns 200 if the replica accepts requests."),
     ("GET", "/metrics", "Metrics in the format of Prometheus."),
@@ -44,6 +44,10 @@ const ROUTES: [(&str, &str, &str); 9] = [
     ("DELETE", "/runs/{owner}/{id}", "Operators: deletes a finished run."),
     ("POST", "/runs/{owner}/{id}/retry", "Operators: retries a run."),
     ("POST", "/runs/{owner}/{id}/cancel", "Operators: cancels a run."),
+    ("GET", "/ask/{token}", "Answer page: names the server, and has a button that opens the question."),
+    ("POST", "/ask/{token}/open", "Answer page: shows the question to the user who may answer it."),
+    ("POST", "/ask/{token}", "Answer page: takes the answer."),
+    ("GET", "/ask/{token}/next", "Answer page: shows the next question, or that the run has ended."),
     (
         "GET",
         "/.well-known/oauth-protected-resource",

@@ -5,8 +5,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use antiphon::testing::{HostProfile, Revision};
 use antiphon_host::{
-    Connection, Endpoint, Error as HostError, Form, HostBuilder, Lifecycle, Page, Shown, StrayOutput,
+    Connection, Endpoint, Error as HostError, Form, HostBuilder, Page, Shown, StrayOutput, model::Tool,
 };
 use antiphon_llm::{BoxFuture, Error as ModelError, Model, Reply, Request};
 use anyhow::Result;
@@ -15,7 +16,7 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::{
-    report::{Attempt, Declared, Failure, Report},
+    report::{Attempt, Declared, Failure, Report, SeenBy},
     web, words,
 };
 use crate::{
@@ -69,10 +70,6 @@ pub(crate) async fn gather(app: &App, server: &str, reach: &ConnectionArgs) -> R
     let mut report = Report { server: server.to_owned(), ..Report::default() };
     let kind = definition.expanded()?;
     let kind = kind.kind()?;
-    let url = match kind {
-        Kind::Http(url) | Kind::Sse(url) | Kind::WebSocket(url) => Some(url),
-        Kind::Program(_) => None,
-    };
     let stray = Stray::default();
     for choice in ProtocolChoice::value_variants() {
         // Test each revision, unless the user selected one.
@@ -80,13 +77,15 @@ pub(crate) async fn gather(app: &App, server: &str, reach: &ConnectionArgs) -> R
             continue;
         }
         let lifecycle = choice.lifecycle();
-        let (attempt, connection) = attempt(&endpoint, url, choice.version(), lifecycle, &stray).await;
+        let host = able(&stray).with_lifecycle(lifecycle);
+        let (attempt, connection) = attempt(&endpoint, url_of(kind), choice.version(), host).await;
         report.attempts.push(attempt);
         let Some(connection) = connection else { continue };
         // The newest revision is tried first.
         if report.declared.is_none() {
             report.declared = Some(declared(&connection).await);
-            report.bare_tools = bare(&endpoint, lifecycle, &stray).await;
+            let bare = tools_for(&endpoint, bare_host(&stray).with_lifecycle(lifecycle)).await;
+            report.bare_tools = bare.map(|tools| tools.iter().filter_map(name_of).collect());
         }
         connection.close().await;
     }
@@ -99,16 +98,59 @@ pub(crate) async fn gather(app: &App, server: &str, reach: &ConnectionArgs) -> R
     Ok(report)
 }
 
+/// Collects what a host with this profile reads of a server.
+pub(crate) async fn gather_as(
+    app: &App,
+    server: &str,
+    reach: &ConnectionArgs,
+    profile: HostProfile,
+) -> Result<Report> {
+    let definition = Definition::find(server, &app.config)?.reached(reach);
+    let endpoint = definition.endpoint(reach, app.verbose)?;
+    let kind = definition.expanded()?;
+    let kind = kind.kind()?;
+    let choice = reach.revision.unwrap_or(match profile.revision() {
+        Revision::V2025_11_25 => ProtocolChoice::Legacy,
+        Revision::V2026_07_28 => ProtocolChoice::Modern,
+    });
+    let revision = match choice {
+        ProtocolChoice::Legacy => Revision::V2025_11_25,
+        ProtocolChoice::Modern => Revision::V2026_07_28,
+    };
+    let stray = Stray::default();
+    let host = |profile: HostProfile| {
+        let host = bare_host(&stray).with_lifecycle(choice.lifecycle());
+        host.with_capabilities(profile.capabilities(revision))
+    };
+    let mut report = Report { server: server.to_owned(), ..Report::default() };
+    let (attempt, connection) = attempt(&endpoint, url_of(kind), choice.version(), host(profile)).await;
+    report.attempts.push(attempt);
+    if let Some(connection) = connection {
+        report.declared = Some(declared(&connection).await);
+        connection.close().await;
+        let all_tools = tools_for(&endpoint, host(HostProfile::Generic)).await.unwrap_or_default();
+        report.host = Some(SeenBy { profile, revision, all_tools });
+    }
+    let stray = stray.lock().unwrap_or_else(PoisonError::into_inner).take();
+    report.stray = stray.map(|stray| secrets::in_output(stray.line()));
+    Ok(report)
+}
+
+fn url_of(kind: Kind<'_>) -> Option<&str> {
+    match kind {
+        Kind::Http(url) | Kind::Sse(url) | Kind::WebSocket(url) => Some(url),
+        Kind::Program(_) => None,
+    }
+}
+
 async fn attempt(
     endpoint: &Endpoint,
     url: Option<&str>,
     asked: &'static str,
-    lifecycle: Lifecycle,
-    stray: &Stray,
+    host: HostBuilder,
 ) -> (Attempt, Option<Connection>) {
     let begun = Instant::now();
-    let host = able(stray).with_lifecycle(lifecycle).build();
-    let connected = timeout(PATIENCE, host.connect(endpoint.clone())).await;
+    let connected = timeout(PATIENCE, host.build().connect(endpoint.clone())).await;
     let took = begun.elapsed();
     let failed = |failure| Attempt { asked, took, ended: Err(failure), capabilities: Value::Null };
     match connected {
@@ -161,9 +203,7 @@ async fn declared(connection: &Connection) -> Declared {
     let (tools, prompts, resources) = (offers("tools"), offers("prompts"), offers("resources"));
     if tools {
         match listed(connection.tools()).await {
-            Ok(tools) => {
-                declared.tools = tools.iter().filter_map(|tool| serde_json::to_value(tool).ok()).collect();
-            }
+            Ok(tools) => declared.tools = values(&tools),
             Err(error) => declared.unlisted.push(("tools", error)),
         }
     }
@@ -193,11 +233,18 @@ async fn listed<T>(listing: impl Future<Output = antiphon_host::Result<Vec<T>>>)
     }
 }
 
-/// Lists the tools for a host without capabilities.
-async fn bare(endpoint: &Endpoint, lifecycle: Lifecycle, stray: &Stray) -> Option<Vec<String>> {
-    let host = bare_host(stray).with_lifecycle(lifecycle).build();
-    let connection = timeout(PATIENCE, host.connect(endpoint.clone())).await.ok()?.ok()?;
+/// Lists the tools for another host.
+async fn tools_for(endpoint: &Endpoint, host: HostBuilder) -> Option<Vec<Value>> {
+    let connection = timeout(PATIENCE, host.build().connect(endpoint.clone())).await.ok()?.ok()?;
     let tools = listed(connection.tools()).await.ok();
     connection.close().await;
-    Some(tools?.into_iter().map(|tool| tool.name.into_owned()).collect())
+    Some(values(&tools?))
+}
+
+fn values(tools: &[Tool]) -> Vec<Value> {
+    tools.iter().filter_map(|tool| serde_json::to_value(tool).ok()).collect()
+}
+
+fn name_of(tool: &Value) -> Option<String> {
+    tool["name"].as_str().map(str::to_owned)
 }

@@ -6,6 +6,7 @@ mod report;
 mod web;
 pub(crate) mod words;
 
+use antiphon::testing::HostProfile;
 use anyhow::{Result, bail};
 use clap::Args;
 use serde_json::{Value, json};
@@ -22,12 +23,17 @@ use crate::{exit::Outcome, global::App, print, target::ConnectionArgs};
 Examples:
   antiphon doctor https://mcp.example.com/mcp
   antiphon doctor \"npx -y @modelcontextprotocol/server-everything\" weather
+  antiphon doctor --as claude-web https://mcp.example.com/mcp
 
 The exit code is 0 if every server can be used, and 1 if not.")]
 pub(crate) struct Doctor {
     /// The servers: names from the configuration, URLs, or programs with their arguments, in quotes.
     #[arg(value_name = "SERVER", required = true)]
     servers: Vec<String>,
+    /// Describe the server as users of this host see it: claude-web, claude-desktop, claude-ios, chatgpt, vscode,
+    /// cursor, zed, goose, gemini-cli, codex, declining, accepting-empty, hanging or generic.
+    #[arg(long = "as", value_name = "HOST", value_parser = profile)]
+    host: Option<HostProfile>,
     #[command(flatten)]
     reach: ConnectionArgs,
 }
@@ -37,9 +43,14 @@ impl Doctor {
         let mut values = Vec::new();
         let mut unusable = Vec::new();
         for server in &self.servers {
-            let (report, findings) = match gather::gather(app, server, &self.reach).await {
+            let gathered = match self.host {
+                Some(profile) => gather::gather_as(app, server, &self.reach, profile).await,
+                None => gather::gather(app, server, &self.reach).await,
+            };
+            let (report, findings) = match gathered {
                 Ok(report) => {
-                    let findings = checks::all(&report);
+                    let check = if self.host.is_some() { checks::host::all } else { checks::all };
+                    let findings = check(&report);
                     (report, findings)
                 }
                 // If one of several servers cannot be checked, report that and check the others.
@@ -69,8 +80,24 @@ impl Doctor {
     }
 }
 
+/// Parses the name of a host.
+fn profile(name: &str) -> Result<HostProfile, String> {
+    let mut profiles = HostProfile::ALL.iter().copied();
+    profiles.find(|profile| profile.name() == name).ok_or_else(|| {
+        let names: Vec<&str> = HostProfile::ALL.iter().map(|profile| profile.name()).collect();
+        format!("the host is unknown; use one of {}", names.join(", "))
+    })
+}
+
 fn value(report: &Report, findings: &[Finding], usable: bool) -> Value {
     let mut value = report.json();
+    if let Some(seen) = &report.host {
+        let tools = checks::host::tools(report).into_iter();
+        let tools = tools.map(|it| json!({"name": it.name, "callable": it.callable, "remark": it.remark}));
+        value["as"] = json!({
+            "host": seen.profile.name(), "title": seen.profile.title(), "tools": tools.collect::<Vec<_>>(),
+        });
+    }
     value["usable"] = json!(usable);
     value["findings"] = findings
         .iter()
@@ -93,6 +120,14 @@ fn text(report: &Report, findings: &[Finding]) -> String {
         if let Some(hint) = &finding.hint {
             lines.push(format!("  {:8} hint: {}", "", print::first_line(hint)));
         }
+    }
+    let tools = checks::host::tools(report);
+    if !tools.is_empty() {
+        let mut table = print::table(["TOOL", "THE MODEL CAN CALL IT", "REMARK"]);
+        for tool in tools {
+            table.add_row([print::first_line(&tool.name), tool.callable.to_owned(), tool.remark]);
+        }
+        lines.extend(print::trimmed(&table).lines().map(|line| format!("  {line}")));
     }
     lines.join("\n") + "\n"
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use antiphon::testing::{HostProfile, Revision};
 use serde_json::{Value, json};
 
 /// The facts about a server.
@@ -17,6 +18,17 @@ pub(crate) struct Report {
     pub(crate) web: Option<Web>,
     /// A line that the program wrote to standard output, and that is not an MCP message.
     pub(crate) stray: Option<String>,
+    /// The host whose capabilities were declared. Then `declared` is the list that this host reads.
+    pub(crate) host: Option<SeenBy>,
+}
+
+/// A host that a server was described for.
+#[derive(Clone, Debug)]
+pub(crate) struct SeenBy {
+    pub(crate) profile: HostProfile,
+    pub(crate) revision: Revision,
+    /// The tools that the server lists for a client with all capabilities.
+    pub(crate) all_tools: Vec<Value>,
 }
 
 /// An attempt to connect.

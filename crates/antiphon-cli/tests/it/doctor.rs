@@ -64,6 +64,30 @@ async fn server_that_is_well_is_described_with_what_works() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn server_is_described_as_users_of_a_host_see_it() {
+    let folder = Folder::new();
+    let served = Served::start().await;
+    let seen = folder.run(&["doctor", "--as", "gemini-cli", &served.mcp]).await;
+    assert_eq!(seen.code, Some(0), "{seen:?}");
+    for part in [
+        "note     as Gemini CLI 0.61.0: uses 2025-11-25 and declares roots\n",
+        "ok       the model can call 2 tools\n",
+        "warning  questions do not reach the user: the host does not declare forms\n",
+        "warning  the host ends a call after about 60s\n",
+        "ok       the model reads only the text of a result",
+        "note     the host removes the middle of results with more than 40000 characters\n",
+        "THE MODEL CAN CALL IT",
+    ] {
+        assert!(seen.out.contains(part), "{part:?} is missing: {seen:?}");
+    }
+    let value = &folder.run(&["doctor", "--as", "cursor", "--json", &served.mcp]).await.json()[0];
+    assert_eq!((&value["as"]["host"], &value["usable"]), (&json!("cursor"), &json!(true)));
+    assert_eq!(value["as"]["tools"][0], json!({"name": "greet", "callable": "yes", "remark": ""}));
+    let unknown = folder.run(&["doctor", "--as", "mosaic", &served.mcp]).await;
+    assert!(unknown.code == Some(2) && unknown.err.contains("the host is unknown"), "{unknown:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn server_that_cannot_be_used_ends_with_one_and_says_what_to_do() {
     let folder = Folder::new();
     let away = folder.run(&["doctor", "http://127.0.0.1:1/mcp"]).await;

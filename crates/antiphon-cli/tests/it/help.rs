@@ -397,6 +397,11 @@ async fn help_of_the_commands_is_as_it_should_be() {
               quotes
 
     Options:
+          --as <HOST>
+              Describe the server as users of this host see it: claude-web, claude-desktop, claude-ios,
+              chatgpt, vscode, cursor, zed, goose, gemini-cli, codex, declining, accepting-empty,
+              hanging or generic
+
       -h, --help
               Print help (see a summary with '-h')
 
@@ -435,6 +440,7 @@ async fn help_of_the_commands_is_as_it_should_be() {
     Examples:
       antiphon doctor https://mcp.example.com/mcp
       antiphon doctor "npx -y @modelcontextprotocol/server-everything" weather
+      antiphon doctor --as claude-web https://mcp.example.com/mcp
 
     The exit code is 0 if every server can be used, and 1 if not.
     "#);

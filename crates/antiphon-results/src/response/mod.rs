@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 pub use self::preview::Omitted;
-pub(crate) use self::preview::{Bounds, Preview, shown_columns};
+pub(crate) use self::preview::{Bounds, Preview, row_columns, shown_columns};
 #[cfg(feature = "rest")]
 use crate::snapshot::DerivedBody;
 use crate::{
@@ -40,10 +40,10 @@ pub struct DualResponse {
     pub name: String,
     /// Preview: the first rows, shortened for the model.
     ///
-    /// By default the preview has at most 8 KiB, 50 columns, and 200 characters in each cell. Shortened text ends
-    /// with `…`. Nested values that are too long become text. Line breaks become spaces, and invisible characters are
-    /// removed. The preview can therefore have fewer rows than requested, and its values can differ from the stored
-    /// rows at [`resource_url`](Self::resource_url).
+    /// By default the preview has at most 50 columns, and 200 characters in each cell. With its columns and all notes,
+    /// the preview fits in 8 KiB. Shortened text ends with `…`. Nested values that are too long become text. Line
+    /// breaks become spaces, and invisible characters are removed. The preview can therefore have fewer rows than
+    /// requested, and its values can differ from the stored rows at [`resource_url`](Self::resource_url).
     pub sample: Vec<Row>,
     /// Number of rows in the set. While rows are being written, the number of rows written so far.
     pub total_count: u64,
@@ -60,7 +60,7 @@ pub struct DualResponse {
     /// Source sets and SQL query, if a query over other sets created this set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lineage: Option<Lineage>,
-    /// Columns of the set.
+    /// Columns of the set, within 8 KiB by default. The structured content contains only the columns of the preview.
     pub columns: Vec<ColumnDefinition>,
     /// Time at which the set expires. `None` if the set is pinned.
     pub expires_at: Option<DateTime<Utc>>,
@@ -72,8 +72,11 @@ pub struct DualResponse {
     /// Number of rows, columns and cells that the preview omits or shortens.
     #[serde(default)]
     pub cut: Omitted,
-    /// Maximum size of the text block in bytes.
+    /// Maximum size in bytes of the text block, and of the structured content.
     pub(crate) text_bytes: usize,
+    /// Limits of the preview.
+    #[serde(default = "usual")]
+    pub(crate) bounds: Bounds,
 }
 
 /// Creates the response body for a set that was just derived.
@@ -97,10 +100,35 @@ impl From<DualResponse> for DerivedBody {
     }
 }
 
+/// The part of a preview that both halves of a tool result show.
+#[derive(Debug)]
+struct Shown {
+    rows: usize,
+    columns: Vec<ColumnDefinition>,
+    cut: Omitted,
+}
+
+/// Maximum number of characters of an SQL query in the structured content.
+const MAX_QUERY: usize = 500;
+
+/// Maximum number of source sets in the structured content.
+const MAX_SOURCES: usize = 16;
+
 impl DualResponse {
     /// Returns the MCP content blocks: a text with the preview, and a `resource_link` to the result set.
+    ///
+    /// The text alone is enough for a model that does not read the structured content. The text has at most
+    /// [`ResultLimits::with_preview_bytes`](crate::ResultLimits::with_preview_bytes) bytes.
     pub fn to_mcp_content(&self) -> Vec<Value> {
-        vec![json!({"type": "text", "text": text::block(self, self.text_bytes)}), self.link()]
+        self.content(&self.shown())
+    }
+
+    fn content(&self, shown: &Shown) -> Vec<Value> {
+        vec![json!({"type": "text", "text": self.text(shown)}), self.link()]
+    }
+
+    fn text(&self, shown: &Shown) -> String {
+        text::block(self, shown.rows, shown.cut)
     }
 
     fn link(&self) -> Value {
@@ -119,12 +147,25 @@ impl DualResponse {
 
     /// Returns the `structuredContent` of the MCP tool result.
     ///
+    /// The structured content alone is enough for a model that does not read the text. Its first member `about` has the
+    /// row count, the notes about omitted content, and the ID of the result set. The rows are the rows of the text. As
+    /// compact JSON, the structured content has at most
+    /// [`ResultLimits::with_preview_bytes`](crate::ResultLimits::with_preview_bytes) bytes. A long SQL query in
+    /// `metadata.lineage` is shortened.
+    ///
     /// The member `results` is the [preview](Self::sample), not the full data, because a host can pass it to the
     /// model. A program that shows or processes rows must fetch them from `resource.url`. If the preview omits
     /// content, `metadata.preview` contains the numbers of [`Omitted`].
     pub fn to_structured_content(&self) -> Value {
+        self.structured(&self.shown())
+    }
+
+    fn structured(&self, shown: &Shown) -> Value {
+        let cut = shown.cut;
         let mut structured = json!({
-            "results": self.sample,
+            // The first member in the order of insertion, and in alphabetical order.
+            "about": text::about(self, shown.rows, cut),
+            "results": self.sample[..shown.rows],
             "resource": {
                 "uri": self.resource_uri,
                 "url": self.resource_url,
@@ -133,14 +174,14 @@ impl DualResponse {
             },
             "metadata": {
                 "total_count": self.total_count,
-                "columns": self.columns,
+                "columns": shown.columns,
                 "executed_at": moment::text(self.created_at),
                 "expires_at": self.expires_at.map(moment::text),
             },
         });
         let metadata = &mut structured["metadata"];
-        if !self.cut.is_none() {
-            metadata["preview"] = json!(self.cut);
+        if !cut.is_none() {
+            metadata["preview"] = json!(cut);
         }
         if self.status != SetStatus::Ready {
             metadata["total_count_exact"] = false.into();
@@ -150,20 +191,64 @@ impl DualResponse {
             metadata["truncated"] = json!(truncated);
         }
         if let Some(lineage) = &self.lineage {
-            metadata["lineage"] = json!(lineage);
+            metadata["lineage"] = json!(brief(lineage));
         }
         structured
     }
 
+    /// Returns the rows and columns with which the text and the structured content each fit in the limit. The preview
+    /// was made to fit, so this usually is the whole preview.
+    fn shown(&self) -> Shown {
+        let columns = row_columns(&self.columns, self.bounds);
+        let mut shown = Shown { rows: self.sample.len(), columns, cut: self.cut };
+        while !self.fits(&shown) {
+            if shown.rows > 0 {
+                shown.rows -= 1;
+                shown.cut.omitted_rows += 1;
+            } else if shown.columns.pop().is_some() {
+                shown.cut.omitted_columns += 1;
+            } else {
+                break;
+            }
+        }
+        shown
+    }
+
+    fn fits(&self, shown: &Shown) -> bool {
+        self.structured(shown).to_string().len() <= self.text_bytes
+            && self.text(shown).len() <= self.text_bytes
+    }
+
     /// Returns the whole MCP tool result: `content` and `structuredContent`.
     pub fn to_mcp_tool_result(&self) -> Value {
-        json!({"content": self.to_mcp_content(), "structuredContent": self.to_structured_content()})
+        let shown = self.shown();
+        json!({"content": self.content(&shown), "structuredContent": self.structured(&shown)})
     }
+}
+
+/// Returns the maximum size of the structured content of a set, without rows and columns. The text without rows is
+/// smaller.
+pub(crate) fn overhead(uri: &str, url: &str, name: &str, lineage: Option<&Lineage>) -> usize {
+    /// Size of `about`, and of all names, numbers and times.
+    const NOTES: usize = 1280;
+    let lineage = lineage.map_or(0, |lineage| json!(brief(lineage)).to_string().len());
+    NOTES + json!([uri, url, name]).to_string().len() + lineage
+}
+
+/// Returns a lineage with a limited size.
+fn brief(lineage: &Lineage) -> Lineage {
+    let sources = lineage.sources.iter().take(MAX_SOURCES).cloned().collect();
+    Lineage::new(sources, clean::text(&lineage.query, MAX_QUERY).0)
 }
 
 /// Returns the default for responses that were stored before the field existed. Their counts are exact.
 fn exact() -> bool {
     true
+}
+
+/// Returns the default for responses that were stored before the field existed.
+fn usual() -> Bounds {
+    Bounds { bytes: 6 * 1024, cell: 200, columns: 50 }
 }
 
 /// The media type of a result set.

@@ -2,15 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::clean;
+use super::{clean, text};
 use crate::{
-    column::ColumnDefinition,
+    column::{ColumnDefinition, ColumnType},
     exact,
     rows::{Row, Rows},
 };
 
 /// The limits of a preview.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Bounds {
     /// Maximum size in bytes of JSON.
     pub(crate) bytes: usize,
@@ -25,6 +25,8 @@ pub(crate) struct Bounds {
 pub(crate) struct Preview {
     pub(crate) rows: Vec<Row>,
     pub(crate) cut: Omitted,
+    /// The limits with which the rows and their columns fit.
+    pub(crate) bounds: Bounds,
 }
 
 /// The number of rows, columns and cells that a preview omits or shortens.
@@ -70,30 +72,52 @@ impl Preview {
         columns: &[ColumnDefinition],
         bounds: Bounds,
     ) -> Result<Self, serde_json::Error> {
-        let rows: Vec<Row> = rows.iter().map(exact::values).collect::<Result<_, _>>()?;
-        // A row that is too wide for the whole preview is shown with shorter cells, then with fewer columns. A part of
-        // a row is more useful than an empty preview.
+        let rows = parsed(rows)?;
+        let columns = Columns { all: columns, shown: columns.len() };
+        Ok(Self::tightened(&rows, bounds, |tight| Self::fill(&rows, columns, tight, bounds.bytes)))
+    }
+
+    /// Creates a preview whose rows fit together with their [`row_columns`]. The rows have only these columns.
+    pub(crate) fn with_columns(
+        rows: &Rows,
+        columns: &[ColumnDefinition],
+        bounds: Bounds,
+    ) -> Result<Self, serde_json::Error> {
+        let rows = parsed(rows)?;
+        Ok(Self::tightened(&rows, bounds, |tight| {
+            let (shown, bytes) = definitions(columns, tight, tight.bytes / 2);
+            // Without any column, a row would be empty.
+            let shown = shown.len().max(1).min(columns.len());
+            Self::fill(&rows, Columns { all: columns, shown }, tight, bounds.bytes.saturating_sub(bytes))
+        }))
+    }
+
+    /// Returns a preview with at least one row, if possible. A row that is too wide for the whole preview is shown with
+    /// shorter cells, then with fewer columns. A part of a row is more useful than an empty preview.
+    fn tightened(rows: &[Row], bounds: Bounds, fill: impl Fn(Bounds) -> Self) -> Self {
         let mut tight = bounds;
         loop {
-            let preview = Self::fill(&rows, columns, tight, bounds.bytes);
+            let mut preview = fill(tight);
+            preview.bounds = tight;
             if !preview.rows.is_empty() || rows.is_empty() {
-                return Ok(preview);
+                return preview;
             }
             if tight.cell > LEAST_CELL {
                 tight.cell = (tight.cell / 2).max(LEAST_CELL);
             } else if tight.columns > 1 {
                 tight.columns /= 2;
             } else {
-                return Ok(preview);
+                return preview;
             }
         }
     }
 
-    fn fill(rows: &[Row], columns: &[ColumnDefinition], bounds: Bounds, mut left: usize) -> Self {
+    fn fill(rows: &[Row], columns: Columns<'_>, bounds: Bounds, mut left: usize) -> Self {
         let mut preview = Self::default();
         for row in rows {
             let (row, shortened, omitted) = fit(row, columns, bounds);
-            let bytes = serde_json::to_string(&row).map_or(usize::MAX, |json| json.len() + 1);
+            // The row must fit as JSON and as a line of text.
+            let bytes = json_bytes(&row).max(text::line_bytes(&row));
             if bytes > left {
                 break;
             }
@@ -107,13 +131,23 @@ impl Preview {
     }
 }
 
+/// The declared columns of a set, and how many of the first of them a preview shows.
+#[derive(Clone, Copy)]
+struct Columns<'a> {
+    all: &'a [ColumnDefinition],
+    shown: usize,
+}
+
 /// Returns a row with its first columns and limited cells, in the order of the declared columns. Also returns the
 /// number of shortened cells and the number of omitted members.
-fn fit(row: &Row, columns: &[ColumnDefinition], bounds: Bounds) -> (Row, u64, u64) {
+fn fit(row: &Row, columns: Columns<'_>, bounds: Bounds) -> (Row, u64, u64) {
     let mut shortened = 0;
     let mut fitting = Row::new();
-    let declared = columns.iter().filter_map(|column| row.get_key_value(&column.name));
-    let undeclared = row.iter().filter(|(name, _)| columns.iter().all(|column| column.name != **name));
+    let Columns { all, shown } = columns;
+    let declared = all[..shown].iter().filter_map(|column| row.get_key_value(&column.name));
+    // Undeclared members come last, so they are shown only after all declared columns.
+    let undeclared =
+        row.iter().filter(|(name, _)| shown == all.len() && all.iter().all(|column| column.name != **name));
     for (name, value) in declared.chain(undeclared).take(bounds.columns) {
         let (value, cut) = clean::value(value, bounds.cell);
         shortened += u64::from(cut);
@@ -125,22 +159,60 @@ fn fit(row: &Row, columns: &[ColumnDefinition], bounds: Bounds) -> (Row, u64, u6
 
 /// Returns the cleaned columns that fit in the limit, and the number of those that do not.
 pub(crate) fn shown_columns(columns: &[ColumnDefinition], bounds: Bounds) -> (Vec<ColumnDefinition>, u64) {
-    let mut left = bounds.bytes;
-    let limit = bounds.cell.max(LEAST_NAME);
-    let clean = |text: &String| clean::text(text, limit).0;
-    let mut shown = Vec::new();
-    for column in columns {
-        let mut column = column.clone();
-        column.name = clean(&column.name);
-        column.format = column.format.as_ref().map(clean);
-        column.description = column.description.as_ref().map(clean);
-        let bytes = serde_json::to_string(&column).map_or(usize::MAX, |json| json.len() + 1);
-        if bytes > left {
-            break;
-        }
-        left -= bytes;
-        shown.push(column);
-    }
+    let (shown, _) = definitions(columns, Bounds { columns: usize::MAX, ..bounds }, bounds.bytes);
     let omitted = (columns.len() - shown.len()) as u64;
     (shown, omitted)
+}
+
+/// Returns the columns that the rows of a preview with these limits have. They use half of the limit at most.
+pub(crate) fn row_columns(columns: &[ColumnDefinition], bounds: Bounds) -> Vec<ColumnDefinition> {
+    definitions(columns, bounds, bounds.bytes / 2).0
+}
+
+/// Returns the first columns, cleaned, and their size. If they do not fit in `bytes`, they have no descriptions,
+/// because names and types are more useful. If they still do not fit, there are fewer columns.
+fn definitions(columns: &[ColumnDefinition], bounds: Bounds, bytes: usize) -> (Vec<ColumnDefinition>, usize) {
+    let size = |columns: &[ColumnDefinition]| columns.iter().map(definition_bytes).sum::<usize>();
+    let first = columns.iter().take(bounds.columns);
+    let mut shown: Vec<_> = first.map(|column| cleaned(column, bounds)).collect();
+    if size(&shown) > bytes {
+        for column in &mut shown {
+            column.format = None;
+            column.description = None;
+        }
+    }
+    let mut used = size(&shown);
+    while used > bytes
+        && let Some(last) = shown.pop()
+    {
+        used -= definition_bytes(&last);
+    }
+    (shown, used)
+}
+
+/// Returns the size of a column as JSON, or in the header of the text, if that is larger.
+fn definition_bytes(column: &ColumnDefinition) -> usize {
+    json_bytes(column).max(text::cell_bytes(&column.name))
+}
+
+fn cleaned(column: &ColumnDefinition, bounds: Bounds) -> ColumnDefinition {
+    let limit = bounds.cell.max(LEAST_NAME);
+    let clean = |text: &String| clean::text(text, limit).0;
+    let mut column = column.clone();
+    column.name = clean(&column.name);
+    column.format = column.format.as_ref().map(clean);
+    column.description = column.description.as_ref().map(clean);
+    if let ColumnType::Other(name) = &column.kind {
+        column.kind = ColumnType::Other(clean(name));
+    }
+    column
+}
+
+/// Returns the size of a value as JSON, with the comma after it.
+fn json_bytes<T: Serialize>(value: &T) -> usize {
+    serde_json::to_string(value).map_or(usize::MAX, |json| json.len() + 1)
+}
+
+fn parsed(rows: &Rows) -> Result<Vec<Row>, serde_json::Error> {
+    rows.iter().map(exact::values).collect()
 }

@@ -8,7 +8,7 @@ use crate::{
     column::ColumnDefinition,
     error::{DualResponseError, Result},
     owner::Owner,
-    response::{Bounds, DualResponse, Preview, shown_columns},
+    response::{Bounds, DualResponse, Preview, overhead, row_columns, shown_columns},
     rows::Rows,
     snapshot::{Lineage, SetStatus},
     source::{PageRequest, Source},
@@ -178,14 +178,12 @@ impl Inner {
         columns: Option<Vec<ColumnDefinition>>,
         sample_size: u64,
     ) -> Result<DualResponse> {
-        let limits = &self.options.limits;
         let columns = columns.unwrap_or(std::mem::take(&mut taken.columns));
         check_width(&columns)?;
         // A source can return more rows than requested, and can have grown since the count.
         let shown = sample_size.min(taken.total).min(taken.sample.len() as u64);
         taken.sample.truncate(usize::try_from(shown).unwrap_or(usize::MAX));
-        let preview = Preview::new(&taken.sample, &columns, self.bounds(limits.preview_bytes))
-            .map_err(|error| DualResponseError::Query(error.into()))?;
+        let mut preview = self.preview(&resource, &taken.sample, &columns, None)?;
 
         resource.query = taken.origin;
         resource.columns = columns;
@@ -193,8 +191,8 @@ impl Inner {
         resource.sorts = taken.sorts;
         resource.total_count = taken.total;
         resource.bytes = taken.bytes;
-        resource.sample_data = preview.rows;
-        let response = self.respond(&resource, preview.cut);
+        resource.sample_data = std::mem::take(&mut preview.rows);
+        let response = self.respond(&resource, &preview);
         self.options.store.save(resource).await?;
         Ok(response)
     }
@@ -309,10 +307,28 @@ impl Inner {
         Bounds { bytes, cell: limits.preview_cell, columns: limits.preview_columns }
     }
 
-    pub(super) fn respond(&self, resource: &Resource, mut cut: crate::response::Omitted) -> DualResponse {
-        let (columns, omitted) =
-            shown_columns(&resource.columns, self.bounds(self.options.limits.preview_bytes));
-        cut.omitted_columns = cut.omitted_columns.max(omitted);
+    /// Creates the preview of a set. Text and structured content each fit in the limit with this preview.
+    pub(super) fn preview(
+        &self,
+        resource: &Resource,
+        rows: &Rows,
+        columns: &[ColumnDefinition],
+        lineage: Option<&Lineage>,
+    ) -> Result<Preview> {
+        let limit = self.options.limits.preview_bytes;
+        let overhead = overhead(&self.uri(&resource.id), &self.url(&resource.id), &resource.name, lineage);
+        // The overhead is an upper bound. With a small limit, it would leave no room for rows.
+        let left = limit.saturating_sub(overhead).max(limit / 4);
+        Preview::with_columns(rows, columns, self.bounds(left))
+            .map_err(|error| DualResponseError::Query(error.into()))
+    }
+
+    pub(super) fn respond(&self, resource: &Resource, preview: &Preview) -> DualResponse {
+        let limit = self.options.limits.preview_bytes;
+        let (columns, _) = shown_columns(&resource.columns, Bounds { bytes: limit, ..preview.bounds });
+        let mut cut = preview.cut;
+        let omitted = resource.columns.len() - row_columns(&resource.columns, preview.bounds).len();
+        cut.omitted_columns = cut.omitted_columns.max(omitted as u64);
         let status = self.status(resource);
         DualResponse {
             resource_uri: self.uri(&resource.id),
@@ -330,7 +346,8 @@ impl Inner {
             created_at: resource.created_at,
             bytes: resource.bytes,
             cut,
-            text_bytes: self.options.limits.preview_bytes,
+            text_bytes: limit,
+            bounds: preview.bounds,
         }
     }
 }

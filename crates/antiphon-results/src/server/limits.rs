@@ -69,8 +69,8 @@ impl Default for ResultLimits {
 }
 
 impl ResultLimits {
-    /// Sets the maximum size in bytes of the text for the model. The same limit applies to the rows in the structured
-    /// content. Default: 8 KiB.
+    /// Sets the maximum size in bytes of the text for the model. The same limit applies to the structured content, as
+    /// compact JSON. The name and the URL of the set are not shortened. Default: 8 KiB.
     #[must_use]
     pub fn with_preview_bytes(mut self, bytes: usize) -> Self {
         self.preview_bytes = bytes;

@@ -9,6 +9,7 @@ mod create;
 mod inferred;
 mod limits;
 mod links;
+mod newest;
 mod options;
 mod pages;
 mod snapshots;
@@ -39,6 +40,7 @@ pub use self::{
 };
 use self::{
     create::after,
+    newest::Newest,
     snapshots::{Looks, Places, Usage, Writes},
     sorted::Sorted,
 };
@@ -89,6 +91,7 @@ pub(crate) struct Inner {
     cleaning: OnceLock<AbortHandle>,
     /// Listener in addition to the audit listener.
     watcher: OnceLock<audit::Listener>,
+    newest: Newest,
 }
 
 impl DualResponseServer {
@@ -130,6 +133,7 @@ impl DualResponseServer {
             sorted: Sorted::default(),
             cleaning: OnceLock::new(),
             watcher: OnceLock::new(),
+            newest: Newest::default(),
             options,
         };
         Ok(Self { inner: Arc::new(inner) })
@@ -230,6 +234,33 @@ impl DualResponseServer {
             deleted.as_ref().err().map(DualResponseError::code),
         );
         deleted.map(drop)
+    }
+
+    /// Records the set that a caller received last. [`newest`](Self::newest) returns it for ten minutes.
+    ///
+    /// `caller` is the name of the authenticated caller. Use `None` only if the process has a single caller, for
+    /// example a server over stdio. A shared store keeps the record only for a named caller.
+    pub async fn set_newest(&self, caller: Option<&str>, id: &str) -> Result<()> {
+        self.inner.newest.set(caller, id, self.inner.now());
+        let store = &self.inner.options.store;
+        match caller {
+            Some(caller) if store.is_shared() => store.set_newest(caller, id).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the ID of the set that a caller received last. Returns `None` without a set of the last ten minutes.
+    ///
+    /// The method does not check whether the caller can access the set.
+    pub async fn newest(&self, caller: Option<&str>) -> Result<Option<String>> {
+        let store = &self.inner.options.store;
+        // Another replica can have created a newer set.
+        if let Some(caller) = caller.filter(|_| store.is_shared())
+            && let Some(id) = store.newest(caller).await?
+        {
+            return Ok(Some(id));
+        }
+        Ok(self.inner.newest.get(caller, self.inner.now()))
     }
 
     /// Returns the base URL of the routes, without a slash at the end.

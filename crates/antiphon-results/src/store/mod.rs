@@ -74,6 +74,21 @@ pub trait ResourceStore: fmt::Debug + Send + Sync + 'static {
     /// Returns up to `limit` rows of a resource, starting at `offset`. Returns fewer rows only at the end of the set.
     async fn rows(&self, id: &str, offset: u64, limit: u64) -> Result<Rows>;
 
+    /// Stores `id` as the newest set of `caller`, for ten minutes. The server calls this method only if the store is
+    /// shared.
+    ///
+    /// The default implementation does nothing. Then other replicas do not find the newest set.
+    async fn set_newest(&self, caller: &str, id: &str) -> Result<()> {
+        let _ = (caller, id);
+        Ok(())
+    }
+
+    /// Returns the ID from the last call of [`set_newest`](Self::set_newest) for `caller`. Returns `None` without a set of the last ten minutes.
+    async fn newest(&self, caller: &str) -> Result<Option<String>> {
+        let _ = caller;
+        Ok(None)
+    }
+
     /// Returns whether other processes share this store. A server with a shared store rejects closures as sources.
     fn is_shared(&self) -> bool;
 
@@ -114,6 +129,14 @@ impl<S: ResourceStore + ?Sized> ResourceStore for Arc<S> {
 
     async fn rows(&self, id: &str, offset: u64, limit: u64) -> Result<Rows> {
         (**self).rows(id, offset, limit).await
+    }
+
+    async fn set_newest(&self, caller: &str, id: &str) -> Result<()> {
+        (**self).set_newest(caller, id).await
+    }
+
+    async fn newest(&self, caller: &str) -> Result<Option<String>> {
+        (**self).newest(caller).await
     }
 
     fn is_shared(&self) -> bool {

@@ -5,7 +5,7 @@ import { announce, el, icon, iconButton, setText } from "./dom.js";
 import { bytes, count, rowsText, span } from "./format.js";
 import { Rest, placeOf } from "./rest.js";
 import { Host } from "./host.js";
-import { Mcp, setOf } from "./mcp.js";
+import { Mcp, isUnfinished, newestSet, setOf } from "./mcp.js";
 import { followHost, onTheme, setTheme, theme } from "./theme.js";
 import { State } from "./state.js";
 import { Pages } from "./pages.js";
@@ -243,9 +243,31 @@ async function openPage(place) {
   await app.begin();
 }
 
+/** How long a host has to deliver anything about the call, in milliseconds. */
+const DELIVERY = 1500;
+
+/** The set in a result that was delivered. */
+function delivered(result) {
+  const set = setOf(result);
+  if (set) return set;
+  if (isUnfinished(result)) throw new Problem("UNFINISHED", "The tool has not finished. The rows are shown with its result.");
+  throw new Problem("NO_RESULT", "This tool's result has no rows to show.");
+}
+
+/** The set that the caller received last. */
+function undelivered(host) {
+  return newestSet(host).catch((error) => {
+    console.info("no newest set:", error.message);
+    throw new Problem("NO_RESULT", "The host did not deliver the result. Run the tool again, or open the result by its link.");
+  });
+}
+
 async function openInHost() {
   const host = new Host(window.parent);
   const result = new Promise((resolve) => host.on("ui/notifications/tool-result", resolve));
+  // A host that tells of the call delivers its result, too, however long the tool takes.
+  let told = false;
+  for (const method of ["ui/notifications/tool-input", "ui/notifications/tool-input-partial"]) host.on(method, () => void (told = true));
   host.on("ui/notifications/host-context-changed", (context) => followHost(Object.assign(host.context, context)));
   host.on("ui/resource-teardown", () => ({}));
   host.on("ui/notifications/tool-cancelled", () => sorry(new Problem("CANCELLED", "The tool was cancelled: there is no result to show.")));
@@ -254,9 +276,18 @@ async function openInHost() {
   followHost(host.context);
   const size = () => host.tell("ui/notifications/size-changed", { width: document.documentElement.scrollWidth, height: document.body.offsetHeight });
   new ResizeObserver(size).observe(document.body);
-  const set = setOf(await result);
-  if (!set) throw new Problem("NO_RESULT", "This tool's result has no rows to show.");
-  await new App(new Mcp(host, set), host).begin();
+  let shown = null;
+  const show = async (set) => {
+    if (set.id === shown) return;
+    shown = set.id;
+    await new App(new Mcp(host, set), host).begin();
+  };
+  const first = await Promise.race([result, pause(DELIVERY).then(() => (told ? result : null))]);
+  if (first) return show(delivered(first));
+  // A result that comes late is the one that this page was opened for, so it replaces the newest.
+  result.then((late) => show(delivered(late))).catch(sorry);
+  const newest = await undelivered(host);
+  if (!shown) await show(newest);
 }
 
 const opened = placeOf(location);

@@ -3,13 +3,52 @@
 import { Problem, isAbort } from "./problem.js";
 import { Rest } from "./rest.js";
 
-/** What a tool's result says of the set it made: `null` if it made none. */
+/** A set's ID inside a text: in a sentence, in a URI or in JSON. */
+const SET_ID = /\brs_[0-9A-Za-z]{16,64}\b/;
+
+/**
+ * The set that a tool's result names: `null` if it names none. Hosts leave out different parts of a result, so every
+ * part that can name the set is read.
+ */
 export function setOf(result) {
+  const blocks = Array.isArray(result?.content) ? result.content : [];
+  const texts = blocks.filter((block) => block?.type === "text").map((block) => String(block.text));
   const meta = result?._meta?.["antiphon/result"];
-  const resource = result?.structuredContent?.resource;
-  const uri = String(resource?.uri ?? "");
-  const id = meta?.id ?? uri.split(/[/:]/).pop();
+  // Some hosts replace the text with the JSON of the structured content.
+  const resource = (result?.structuredContent ?? texts.map(parsed).find((value) => value?.resource))?.resource;
+  const links = blocks.filter((block) => block?.type === "resource_link").map((block) => String(block.uri));
+  const named = String(resource?.uri ?? "").split(/[/:]/).pop();
+  const id = meta?.id || named || [...links, ...texts].map((text) => SET_ID.exec(text)?.[0]).find(Boolean);
   return id ? { id, url: meta?.url ?? resource?.url ?? null } : null;
+}
+
+/** Whether the result says only that the tool has not finished. */
+export function isUnfinished(result) {
+  return Boolean(result?._meta?.["antiphon/task"] ?? result?.structuredContent?.task);
+}
+
+/** The set that the caller received last, for a host that does not deliver the result. */
+export async function newestSet(host) {
+  const result = await host.ask("tools/call", { name: "result_manifest", arguments: {} });
+  const { id } = answered(result);
+  return { id, url: null };
+}
+
+function parsed(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
+}
+
+/** The structured content of a tool's result. Throws the problem that the tool reports. */
+function answered(result) {
+  if (!result.isError) return result.structuredContent ?? {};
+  const error = result.structuredContent?.error;
+  const said = typeof error === "object" && error ? error : { code: result.structuredContent?.code, ...result.structuredContent };
+  const text = said.message ?? result.content?.find((part) => part.type === "text")?.text;
+  throw new Problem(said.code ?? "TOOL", text ? `The server says: ${text}` : "The server could not do that.", said.retry_after ?? result.structuredContent?.retry_after);
 }
 
 /** The way to one set. @implements {import("./rest.js").Transport} */
@@ -75,12 +114,7 @@ export class Mcp {
   }
 
   async #call(name, ask, signal) {
-    const result = await this.host.ask("tools/call", { name, arguments: { id: this.set.id, ...ask } }, signal);
-    if (!result.isError) return result.structuredContent ?? {};
-    const error = result.structuredContent?.error;
-    const said = typeof error === "object" && error ? error : { code: result.structuredContent?.code, ...result.structuredContent };
-    const text = said.message ?? result.content?.find((part) => part.type === "text")?.text;
-    throw new Problem(said.code ?? "TOOL", text ? `The server says: ${text}` : "The server could not do that.", said.retry_after ?? result.structuredContent?.retry_after);
+    return answered(await this.host.ask("tools/call", { name, arguments: { id: this.set.id, ...ask } }, signal));
   }
 }
 

@@ -17,6 +17,7 @@ use super::{Ctx, ask::Ask};
 use crate::{
     error::{Error, ErrorKind, Result},
     exchange::ElicitExchange,
+    run::Channel,
     schema::{self, Form},
     url_elicitation::{CONTEXT_META, KEY_META},
 };
@@ -48,12 +49,19 @@ struct Source {
     message: String,
     form: Arc<Form>,
     content: Value,
+    channel: Channel,
 }
 
 impl<T> Answer<T> {
+    /// Returns the channel through which the user answered. Channels other than the client need
+    /// [`ServerBuilder::with_asking`](crate::ServerBuilder::with_asking).
+    pub fn via(&self) -> Channel {
+        self.source.channel
+    }
+
     /// Returns the question and the answer as two messages for a model's history.
     pub fn exchange(&self) -> ElicitExchange {
-        let Source { id, name, message, form, content } = &*self.source;
+        let Source { id, name, message, form, content, .. } = &*self.source;
         ElicitExchange::new(id, name, message, &form.schema, content)
     }
 }
@@ -430,6 +438,7 @@ impl<'a> ElicitValue<'a> {
                 |key| request(key, &shown, &form.schema, context.as_ref()),
             ))?;
             let key = self.ask.key().to_string();
+            let channel = Channel::of(&answer);
             let content = match answer["action"].as_str() {
                 Some("accept") => match answer["content"].take() {
                     Value::Null => json!({}),
@@ -449,7 +458,7 @@ impl<'a> ElicitValue<'a> {
                     Ok(value) => {
                         let message = std::mem::take(&mut self.message);
                         let (id, name) = (self.ask.id("elicit"), self.ask.key().name().to_owned());
-                        let source = Source { id, name, message, form, content };
+                        let source = Source { id, name, message, form, content, channel };
                         return Poll::Ready(Ok(Elicited::Accept(Answer { value, source: Arc::new(source) })));
                     }
                     Err(problem) => problems.push(problem),

@@ -15,8 +15,17 @@ pub(super) fn describe(service: &Service, registry: &Registry) -> ServerConfig {
     let mut config = ServerConfig::new(capabilities(service, registry));
     config.server_info = implementation;
     config.instructions.clone_from(&about.instructions);
+    if service.asking.is_some() {
+        config.instructions = Some(match &about.instructions {
+            Some(instructions) => format!("{instructions}\n\n{NOT_FINISHED}"),
+            None => NOT_FINISHED.to_owned(),
+        });
+    }
     config
 }
+
+/// The instructions for models about waiting results.
+const NOT_FINISHED: &str = "A tool can answer NOT FINISHED: then follow the text of that answer.";
 
 fn capabilities(service: &Service, registry: &Registry) -> ServerCapabilities {
     let mut capabilities = service.inner.as_ref().map(|inner| inner.info().capabilities).unwrap_or_default();
@@ -54,6 +63,10 @@ fn capabilities(service: &Service, registry: &Registry) -> ServerCapabilities {
     }
     #[cfg(feature = "results")]
     if let Some(apps) = crate::results::capability(&service.runtime) {
+        let extension = crate::protocol::UI_EXTENSION.to_owned();
+        capabilities.extensions.get_or_insert_default().insert(extension, apps);
+    }
+    if let Some(apps) = service.asking.as_ref().and_then(|asking| asking.capability()) {
         let extension = crate::protocol::UI_EXTENSION.to_owned();
         capabilities.extensions.get_or_insert_default().insert(extension, apps);
     }

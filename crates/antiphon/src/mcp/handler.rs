@@ -29,20 +29,21 @@ use super::{
     admit::{enter_completion, pass},
     describe::describe,
     invoke::{Call, Reply, invoke},
-    permit::is_visible,
+    permit::{is_visible, shows_apps},
     promote,
     session::{self, Session, next_change},
     single_use::{Use, once},
     tasks_2025, tasks_2026,
 };
 use crate::{
+    asking::Asking,
     changes::ChangeNotice,
     error::{Error, ErrorKind},
     mcp::Service,
     prompt::{Completer, Completion},
     protocol::reply::{put_trace, to_error_data, to_result},
     resource::Resource,
-    run::client::SessionMemory,
+    run::{AskOptions, client::SessionMemory},
     task::{TaskView, Tasks},
     tool::{TaskPolicy, ToolOutput},
     url_elicitation::UrlElicitationRequired,
@@ -123,6 +124,13 @@ impl ServerHandler for Handler {
         pass(&self.service, &context.extensions)?;
         let registry = self.service.registry();
         let legacy = !is_rounds(&context);
+        // A client that does not follow tasks can receive a result that says how to read the real one later.
+        let follows = context.client_capabilities().is_some_and(|declared| declared.supports_tasks());
+        let waits = self
+            .service
+            .asking
+            .as_ref()
+            .is_some_and(|asking| legacy || !follows || asking.has_page() || shows_apps(&context));
         let visible = registry.tools().iter().filter(|tool| is_visible(tool, &context));
         let mut tools: Vec<Tool> = visible.map(|tool| tool.definition.clone()).collect();
         if let Some(inner) = &self.service.inner {
@@ -138,6 +146,14 @@ impl ServerHandler for Handler {
                     .is_some_and(|schema| schema.get("type").is_none_or(|kind| kind != "object"))
                 {
                     tool.output_schema = None;
+                }
+            }
+        }
+        if waits {
+            for tool in &mut tools {
+                let own = registry.tool(&tool.name);
+                if own.is_some_and(|own| own.tasks != TaskPolicy::Never) {
+                    Asking::widen_output_schema(tool);
                 }
             }
         }
@@ -161,15 +177,15 @@ impl ServerHandler for Handler {
         // Do this before anything is bound to the arguments.
         request.arguments = request.arguments.map(|arguments| tool.arguments.present(arguments));
         let client = self.client(context);
+        let ask = self.ask_options(tool, &client);
         if let Some(tasks) = self.service.tasks.as_ref().filter(|_| tool.tasks == TaskPolicy::Always) {
-            return match client.revision() {
-                Revision::Rounds => tasks_2026::call(&self.service, tasks, tool, request, &client).await,
-                Revision::Session => Err(tasks_2025::required(&request.name)),
-            };
+            let ask = ask.filter(|_| !client.knows_tasks());
+            return tasks_2026::call(&self.service, tasks, tool, request, &client, ask).await;
         }
         let arguments = Value::Object(request.arguments.take().unwrap_or_default());
+        let detaches = client.knows_tasks() || ask.is_some();
         if let Some(tasks) =
-            self.service.tasks.as_ref().filter(|_| client.knows_tasks() && tool.tasks == TaskPolicy::WhenLong)
+            self.service.tasks.as_ref().filter(|_| detaches && tool.tasks == TaskPolicy::WhenLong)
         {
             let call = Call {
                 responses: request.input_responses.clone(),
@@ -180,8 +196,10 @@ impl ServerHandler for Handler {
             // `call` borrows from the request, which the leg takes.
             drop(call);
             let tool = Arc::clone(tool);
-            let work = promote::call(&self.service, tasks, tool, request, arguments, client);
-            return once(used, Box::pin(work)).await;
+            let about = (ask.unwrap_or_default(), self.keep_alive());
+            let work = promote::call(&self.service, tasks, tool, request, arguments, client, about);
+            let answer = once(used, Box::pin(work)).await;
+            return self.with_pages(answer).await;
         }
         let call = Call {
             responses: request.input_responses,
@@ -198,6 +216,7 @@ impl ServerHandler for Handler {
             let check = |output: &ToolOutput| tool.check_output(output);
             match invoke(&self.service, call, client, &tool.call, taken, check).await? {
                 Reply::InputRequired(result) => Ok(result.into()),
+                Reply::Waits(view) => Ok(promote::task_response(&self.service, &view)),
                 Reply::Done(result, revision, traced) => {
                     let mut result = to_result(result, revision)?;
                     put_trace(&mut result.meta, traced);
@@ -255,6 +274,7 @@ impl ServerHandler for Handler {
         let work = async {
             match invoke(&self.service, call, client, &prompt.get, taken, |_| Ok(())).await? {
                 Reply::InputRequired(result) => Ok(result.into()),
+                Reply::Waits(_) => Err(unasked()),
                 Reply::Done(Ok(messages), ..) => {
                     let mut result = GetPromptResult::new(messages);
                     result.description.clone_from(&prompt.definition.description);
@@ -313,21 +333,23 @@ impl ServerHandler for Handler {
         self.permit("resources/read", None, &context.extensions)?;
         let registry = self.service.registry();
         let uri = request.uri.as_str();
-        let (read, mime_type, meta, arguments) = if let Some(resource) = registry.resource(uri) {
-            let Resource { definition, read, .. } = &**resource;
-            (read, definition.mime_type.as_deref(), definition.meta.as_ref(), Value::Null)
-        } else if let Some((template, variables)) = registry.template(uri) {
-            (&template.read, template.definition.mime_type.as_deref(), None, Value::Object(variables))
-        } else {
-            pass(&self.service, &context.extensions)?;
-            return match &self.service.inner {
-                Some(inner) => inner.read_resource(request, context).await,
-                None => Err(ErrorData::resource_not_found(
-                    format!("there is no resource `{uri}`"),
-                    Some(json!({"uri": uri})),
-                )),
+        let visible = |resource: &&Arc<Resource>| !resource.for_apps || shows_apps(&context);
+        let (read, mime_type, meta, arguments) =
+            if let Some(resource) = registry.resource(uri).filter(visible) {
+                let Resource { definition, read, .. } = &**resource;
+                (read, definition.mime_type.as_deref(), definition.meta.as_ref(), Value::Null)
+            } else if let Some((template, variables)) = registry.template(uri) {
+                (&template.read, template.definition.mime_type.as_deref(), None, Value::Object(variables))
+            } else {
+                pass(&self.service, &context.extensions)?;
+                return match &self.service.inner {
+                    Some(inner) => inner.read_resource(request, context).await,
+                    None => Err(ErrorData::resource_not_found(
+                        format!("there is no resource `{uri}`"),
+                        Some(json!({"uri": uri})),
+                    )),
+                };
             };
-        };
         let call = Call {
             responses: request.input_responses,
             state: request.request_state.as_deref(),
@@ -338,6 +360,7 @@ impl ServerHandler for Handler {
         let work = async {
             match invoke(&self.service, call, client, read, Ok(&arguments), |_| Ok(())).await? {
                 Reply::InputRequired(result) => Ok(result.into()),
+                Reply::Waits(_) => Err(unasked()),
                 Reply::Done(Ok(contents), ..) => {
                     Ok(ReadResourceResult::new(contents.into_wire(uri, mime_type, meta)).into())
                 }
@@ -550,7 +573,25 @@ impl Handler {
             quota: None,
             keep_alive: self.keep_alive(),
             declared: None,
+            ask: AskOptions::default(),
         }
+    }
+
+    /// Returns how a call of `tool` reaches users and clients that do not follow it. Returns `None` if the server does
+    /// not ask through other channels, or if the tool's runs cannot become tasks.
+    fn ask_options(&self, tool: &crate::tool::Tool, client: &Client) -> Option<AskOptions> {
+        let asking = self.service.asking.as_ref()?;
+        if tool.tasks == TaskPolicy::Never {
+            return None;
+        }
+        let policy = &asking.policy;
+        Some(AskOptions {
+            channels: asking.channels(tool, client),
+            quick: policy.quick,
+            expiry: policy.expiry,
+            hand_over_after: Some(policy.hand_over_after),
+            heartbeat: Some(policy.heartbeat),
+        })
     }
 
     fn completer(&self, request: &CompleteRequestParams) -> Option<Completer> {
@@ -568,6 +609,12 @@ impl Handler {
             _ => None,
         }
     }
+}
+
+/// Returns the error for a prompt or a resource whose question could only be answered later. A tool has `task_result`
+/// for that.
+fn unasked() -> ErrorData {
+    ErrorData::internal_error("a question of a prompt or a resource cannot wait for an answer", None)
 }
 
 fn is_rounds(context: &RequestContext<RoleServer>) -> bool {

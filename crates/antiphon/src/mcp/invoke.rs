@@ -12,10 +12,11 @@ use rmcp::{
     ErrorData,
     model::{InputRequest, InputRequests, InputRequiredResult, InputResponses},
 };
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::{Client, Revision, admit::enter, fits};
+use super::{Client, Revision, admit::enter};
 use crate::{
+    base::digest,
     ctx::Ctx,
     error::{Error, ErrorKind, Result},
     function::Erased,
@@ -23,8 +24,13 @@ use crate::{
     mcp::Service,
     output::Returned,
     protocol::reply::{put_trace, to_error_data},
-    run::{self, Leg, Pace, Run, run_leg},
+    run::{
+        self, AskOptions, Channel, Leg, Pace, Run,
+        channels::{is_empty_answer, is_form},
+        fits, fits_with_content, run_leg,
+    },
     seal::{Binding, Opened, TooLarge},
+    task::{NewTask, TaskView},
     telemetry::{How, LegSpan, Outcome},
 };
 
@@ -42,6 +48,7 @@ pub(super) struct Call<'a> {
     pub(super) quota: Option<Quota>,
     pub(super) keep_alive: Option<Duration>,
     pub(super) declared: Option<Arc<BTreeSet<String>>>,
+    pub(super) ask: AskOptions,
 }
 
 /// The reply of a leg.
@@ -49,6 +56,8 @@ pub(super) struct Call<'a> {
 pub(super) enum Reply<T> {
     Done(Result<T>, Revision, Option<Value>),
     InputRequired(InputRequiredResult),
+    /// The run continues as a task when its user has answered through another channel.
+    Waits(Box<TaskView>),
 }
 
 /// Runs `function` until it returns or asks. `check` validates the output.
@@ -66,6 +75,7 @@ pub(super) async fn invoke<T: Returned>(
 ) -> Result<Reply<T>, ErrorData> {
     let revision = client.revision();
     let (timeout, keep_alive) = (call.timeout, call.keep_alive);
+    let (name, sent) = (call.name, call.arguments);
     let (arguments, invalid) = match arguments {
         Ok(arguments) => (arguments, None),
         Err(error) => (&Value::Null, Some(error)),
@@ -87,6 +97,15 @@ pub(super) async fn invoke<T: Returned>(
         Leg::Done(result) => result,
         // Only tasks can be stopped.
         Leg::Stopped(_) => Err(Error::new(ErrorKind::Cancelled)),
+        Leg::Waits { suspension, due } if waits_elsewhere(&run, &suspension) => {
+            match wait_elsewhere(service, &run, (name, sent), suspension, due).await {
+                Ok(view) => {
+                    run.leave();
+                    return Ok(Reply::Waits(Box::new(view)));
+                }
+                Err(error) => Err(error),
+            }
+        }
         Leg::Waits { suspension, .. } => match input_required(&run, suspension, &binding).await {
             Ok(result) => {
                 run.leave();
@@ -118,7 +137,7 @@ pub(super) async fn begin<'a>(
 ) -> Result<Result<(Run, impl Deref<Target = Binding> + 'a)>, ErrorData> {
     let principal = service.principal(client.extensions());
     let place = enter(service, &call, principal.as_deref(), &client).await?;
-    let Call { method, name, arguments, responses, state, declared, .. } = call;
+    let Call { method, name, arguments, mut responses, state, declared, ask, .. } = call;
     let caller = principal.clone().unwrap_or_default();
     let binding =
         LazyLock::new(move || Binding::new(&service.runtime.audience, &caller, method, name, arguments));
@@ -131,7 +150,14 @@ pub(super) async fn begin<'a>(
     }
     let of = (client.revision(), client.extensions());
     let span = LegSpan::of_request(&service.runtime.recorder, of, (method, name), journal.as_ref());
-    let mut run = Run::new(client, Arc::clone(&service.runtime), machine(journal, responses));
+    let key = client_key(&client, principal.as_deref()).filter(|_| ask.reaches_past_the_client());
+    let ignored = drop_quick(service, ask, journal.as_ref(), &mut responses);
+    let mut run = Run::new(client, Arc::clone(&service.runtime), machine(journal, responses, ask));
+    run.ask = ask;
+    run.remember_client(key);
+    if ignored {
+        run.mark_unresponsive();
+    }
     run.principal = principal;
     run.place = Some(place);
     run.declared = declared;
@@ -140,12 +166,97 @@ pub(super) async fn begin<'a>(
 }
 
 /// Returns the machine that replays the function. Returns `None` for a call without sealed state and answers.
-fn machine(journal: Option<Journal>, responses: Option<InputResponses>) -> Option<Machine> {
+fn machine(journal: Option<Journal>, responses: Option<InputResponses>, ask: AskOptions) -> Option<Machine> {
+    let fits: fn(&Value, &Value) -> bool =
+        if ask.reaches_past_the_client() { fits_with_content } else { fits };
     (journal.is_some() || responses.is_some()).then(|| {
-        let answers = responses.into_iter().flatten().map(|(key, answer)| (Key::from(key), answer));
+        let answers = responses.into_iter().flatten().map(|(key, mut answer)| {
+            Channel::Client.mark(&mut answer);
+            (Key::from(key), answer)
+        });
         let journal = journal.unwrap_or_else(|| Journal::new(String::new()));
         Machine::new(journal).with_answers(answers).with_fits(fits)
     })
+}
+
+/// Returns the name under which a client is remembered if it does not respond to questions. Callers over HTTP that are
+/// not known have none, because one of them could otherwise change how the others are asked.
+fn client_key(client: &Client, principal: Option<&str>) -> Option<String> {
+    let local = client.extensions().get::<http::request::Parts>().is_none();
+    let caller = principal.or(local.then_some(""))?;
+    Some(digest(&[caller, &client.program().unwrap_or_default()]))
+}
+
+/// Removes the answers that no user has given: empty answers that arrive faster than a user could answer. Returns
+/// whether there were any.
+fn drop_quick(
+    service: &Service,
+    ask: AskOptions,
+    journal: Option<&Journal>,
+    responses: &mut Option<InputResponses>,
+) -> bool {
+    let (Some(journal), Some(responses)) = (journal, responses) else { return false };
+    // Only the process that asked knows the time: clocks of replicas differ.
+    if !ask.reaches_past_the_client() {
+        return false;
+    }
+    let is_quick = |key: &str, kind| service.runtime.asked.has(&asked_key(journal, key, kind), ask.quick);
+    let before = responses.len();
+    responses.retain(|key, answer| {
+        let refuses = matches!(answer["action"].as_str(), Some("decline" | "cancel"));
+        let is_empty = is_empty_answer(&Value::Null, answer);
+        !(is_empty && is_quick(key, FIELDS) || refuses && is_quick(key, NO_FIELDS))
+    });
+    responses.len() < before
+}
+
+/// The kinds of forms: an empty answer has another meaning for each.
+const FIELDS: &str = "fields";
+const NO_FIELDS: &str = "none";
+
+/// The name under which the time of a form is remembered.
+fn asked_key(journal: &Journal, key: &str, kind: &str) -> String {
+    format!("{}/{}/{kind}/{key}", journal.run, journal.round)
+}
+
+/// Remembers when the forms of a round were sent.
+fn remember_forms(run: &Run, journal: &Journal, requests: &[(String, Value)]) {
+    if !run.ask.reaches_past_the_client() {
+        return;
+    }
+    for (key, request) in requests.iter().filter(|(_, request)| is_form(request)) {
+        let fields = request["params"]["requestedSchema"]["properties"].as_object();
+        let kind = if fields.is_some_and(Map::is_empty) { NO_FIELDS } else { FIELDS };
+        run.runtime.asked.put(asked_key(journal, key, kind), run.ask.quick);
+    }
+}
+
+/// Returns whether the run only waits for questions that its user answers through another channel.
+pub(super) fn waits_elsewhere(run: &Run, suspension: &Suspension) -> bool {
+    !suspension.asks.is_empty() && suspension.asks.values().all(|request| run.is_asked_elsewhere(request))
+}
+
+/// Stores a run whose user answers through another channel. It continues as a task.
+pub(super) async fn wait_elsewhere(
+    service: &Service,
+    run: &Run,
+    (tool, arguments): (&str, &Value),
+    suspension: Suspension,
+    due: Option<u64>,
+) -> Result<TaskView> {
+    let Some(tasks) = &service.tasks else {
+        return Err(Error::misuse("a server that asks through other channels needs tasks"));
+    };
+    let asks = suspension.asks.into_iter().map(|(key, request)| (key.to_string(), request)).collect();
+    let mut new = NewTask::handed_over(tool, arguments.clone(), run);
+    // The client does not show questions, so it is of no use later.
+    new.channels = new.channels.without_client();
+    new.journal = Some(suspension.journal);
+    new.asks = asks;
+    new.due = due;
+    let view = tasks.create(new).await?;
+    run.ended(How::Waits);
+    Ok(view)
 }
 
 /// The error message for every sealed state that cannot be opened. An attacker who tries to forge one learns
@@ -178,6 +289,8 @@ pub(super) async fn input_required(
 ) -> Result<InputRequiredResult> {
     let trace = run.trace_of(&suspension);
     let Suspension { journal, asks } = suspension;
+    // Questions for another channel wait until the client has answered the others.
+    let asks = asks.into_iter().filter(|(_, request)| !run.is_asked_elsewhere(request));
     let runtime = &run.runtime;
     let limit = runtime.limits.max_rounds;
     if journal.round > limit {
@@ -185,17 +298,20 @@ pub(super) async fn input_required(
             "the run has taken {limit} rounds, its limit; ask several questions at once (`tokio::join!`), add a model for sampling requests (`ServerBuilder::with_model`), or raise `Limits::with_max_rounds` if your clients allow more"
         ))));
     }
-    let requests: InputRequests = asks
-        .into_iter()
+    let sent: Vec<(String, Value)> =
+        asks.map(|(key, request)| (key.to_string(), run.client.adapt(&request).into_owned())).collect();
+    let requests: InputRequests = sent
+        .iter()
         .map(|(key, request)| {
-            let mut request = run.client.adapt(&request).into_owned();
+            let mut request = request.clone();
             run.span.put_place(&mut request);
-            Ok((key.to_string(), serde_json::from_value::<InputRequest>(request)?))
+            Ok((key.clone(), serde_json::from_value::<InputRequest>(request)?))
         })
         .collect::<Result<_>>()?;
     let sealed = run::seal(runtime, &journal, binding).await?;
     let state = sealed.map_err(|too_large| too_long(&journal, &too_large, runtime.backend.is_some()))?;
     runtime.recorder.seal_sent(state.len());
+    remember_forms(run, &journal, &sent);
     run.ended(How::Round);
     let mut result = InputRequiredResult::new(Some(requests), Some(state));
     put_trace(&mut result.meta, trace);

@@ -11,6 +11,7 @@ use super::{
 use crate::{
     error::Error,
     mcp::Service,
+    run::AskOptions,
     tool::{ToolCall, ToolOutput, ToolResult},
 };
 
@@ -36,12 +37,13 @@ pub(crate) async fn execute(service: &Arc<Service>, call: ToolCall) -> ToolResul
         quota: tool.quota,
         keep_alive: None,
         declared: tool.elicits.clone(),
+        ask: AskOptions::default(),
     };
     let client = Client::local(call.id.clone());
     let check = |output: &ToolOutput| tool.check_output(output);
     let output = match invoke(service, leg, client, &tool.call, taken, check).await {
         Ok(Reply::Done(result, ..)) => result,
-        Ok(Reply::InputRequired(_)) => {
+        Ok(Reply::InputRequired(_) | Reply::Waits(_)) => {
             Err(Error::misuse("the tool sent a question, but it was called without a client"))
         }
         Err(refused) => Err(Error::tool(refused.message)),

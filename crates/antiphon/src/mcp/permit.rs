@@ -5,11 +5,12 @@ use std::{any::Any, sync::Arc};
 use antiphon_transport::identity::{Identity, Refusal};
 use rmcp::{ErrorData, RoleServer, model::Extensions, service::RequestContext};
 
-use super::Handler;
+use super::{Handler, Revision};
 use crate::{
     protocol::{UI_EXTENSION, UI_META},
     registry::Registry,
-    tool::Tool,
+    run::client::revision,
+    tool::{Tool, Visibility},
 };
 
 /// The authorization rules of a server.
@@ -101,12 +102,28 @@ impl Handler {
 }
 
 /// Returns whether the client can see a tool. A tool for MCP Apps only is hidden from clients that have not
-/// declared the apps extension, because its results are not for models.
+/// declared the apps extension, because its results are not for models. The tools for waiting results are hidden from
+/// clients that do not receive such results.
 pub(super) fn is_visible(tool: &Tool, context: &RequestContext<RoleServer>) -> bool {
-    !is_for_apps_only(tool)
-        || context.client_capabilities().is_some_and(|declared| {
-            declared.extensions.is_some_and(|extensions| extensions.contains_key(UI_EXTENSION))
-        })
+    let shows_apps = || shows_apps(context);
+    // The tasks of 2025-11-25 are not an extension, and a client of that revision can call a tool without them.
+    let follows_tasks = || {
+        revision(context) == Revision::Rounds
+            && context.client_capabilities().is_some_and(|declared| declared.supports_tasks())
+    };
+    let is_needed = match tool.visibility {
+        Visibility::Everyone => true,
+        Visibility::WithoutTasks => !follows_tasks() || shows_apps(),
+        Visibility::WithApps => shows_apps(),
+    };
+    is_needed && (!is_for_apps_only(tool) || shows_apps())
+}
+
+/// Returns whether the client has declared that it shows MCP Apps.
+pub(super) fn shows_apps(context: &RequestContext<RoleServer>) -> bool {
+    context.client_capabilities().is_some_and(|declared| {
+        declared.extensions.is_some_and(|extensions| extensions.contains_key(UI_EXTENSION))
+    })
 }
 
 /// Returns whether the tool is hidden from models: `_meta.ui.visibility` without `model`.

@@ -1,6 +1,6 @@
 //! Calls of tools that can become tasks while they run.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use antiphon_replay::Suspension;
 use rmcp::{
@@ -12,23 +12,24 @@ use tokio::{sync::oneshot, task::JoinHandle};
 
 use super::{
     Client,
-    invoke::{Call, begin, input_required},
+    invoke::{Call, begin, input_required, wait_elsewhere, waits_elsewhere},
     tasks_2026,
 };
 use crate::{
     ctx::Ctx,
-    error::{Error, ErrorKind, Result},
+    error::{Capability, Error, ErrorKind, Result},
     mcp::Service,
     protocol::reply::{put_trace, to_error_data, to_result, tool_error},
-    run::{Leg, Pace, Promote, Run, Stop, run_leg},
+    run::{AskOptions, Leg, Pace, Promote, Run, Stop, run_leg},
     seal::Binding,
     task::{NewTask, Promotion, TaskView, Tasks},
     telemetry::{How, Outcome},
     tool::{Tool, ToolOutput},
 };
 
-/// Calls `tool` for a client that supports tasks. Returns the tool's result or questions, or a task if the
-/// call takes too long. `arguments` are those of `request`, which has none left.
+/// Calls `tool`. Returns the tool's result or questions. If the call takes too long, a client that supports tasks
+/// receives a task, and any other client a result that says how to read the result later. `arguments` are those of
+/// `request`, which has none left.
 pub(super) async fn call(
     service: &Arc<Service>,
     tasks: &Arc<Tasks>,
@@ -36,10 +37,22 @@ pub(super) async fn call(
     request: CallToolRequestParams,
     arguments: Value,
     client: Client,
+    (ask, keep_alive): (AskOptions, Option<Duration>),
 ) -> Result<CallToolResponse, ErrorData> {
     let (reply, mut promoted) = oneshot::channel();
-    let new = tasks_2026::new(service, &tool, arguments.clone(), &client, None);
+    let mut new = tasks_2026::new(service, &tool, arguments.clone(), &client, None);
+    let after = if client.knows_tasks() {
+        tasks.config.promote_after
+    } else {
+        new = new.followed_by_nobody(ask);
+        // The client's model can be asked only while the request is open. The run may need it later.
+        let needed = client.supports(Capability::Sampling) && !service.runtime.models.has_provider();
+        ask.hand_over_after.filter(|_| !needed)
+    };
     let leg = DetachableCall {
+        ask,
+        keep_alive,
+        after,
         service: Arc::clone(service),
         tasks: Arc::clone(tasks),
         tool,
@@ -53,7 +66,7 @@ pub(super) async fn call(
         biased;
         Ok(view) = &mut promoted => {
             running.0 = None;
-            return Ok(CallToolResponse::Task(tasks_2026::created(&view)));
+            return Ok(task_response(service, &view));
         }
         ended = running.ended() => ended,
     };
@@ -92,11 +105,23 @@ struct DetachableCall {
     request: CallToolRequestParams,
     arguments: Value,
     client: Client,
+    ask: AskOptions,
+    keep_alive: Option<Duration>,
+    /// How long the call can take before its run becomes a task.
+    after: Option<Duration>,
+}
+
+/// Returns the response to a call whose run continues as a task: a task for clients that follow tasks, else a result.
+pub(super) fn task_response(service: &Service, view: &TaskView) -> CallToolResponse {
+    match &service.asking {
+        Some(asking) if view.is_read_with_a_tool => asking.waiting_result(view).into(),
+        _ => CallToolResponse::Task(tasks_2026::created(view)),
+    }
 }
 
 impl DetachableCall {
     async fn run(self, new: NewTask, reply: oneshot::Sender<TaskView>) -> Replied {
-        let Self { service, tasks, tool, request, arguments, client } = self;
+        let Self { service, tasks, tool, request, arguments, client, ask, keep_alive, after } = self;
         let revision = client.revision();
         let call = Call {
             method: "tools/call",
@@ -106,8 +131,9 @@ impl DetachableCall {
             state: request.request_state.as_deref(),
             timeout: None,
             quota: tool.quota,
-            keep_alive: None,
+            keep_alive,
             declared: tool.elicits.clone(),
+            ask,
         };
         let invalid = tool.arguments.check(&arguments, service.runtime.limits.argument_depth).err();
         let (run, binding) = match begin(&service, call, client, invalid).await? {
@@ -115,16 +141,12 @@ impl DetachableCall {
             Err(error) => return Ok(tool_error(&error, revision)?.into()),
         };
         // The time until the run becomes a task counts from here, after admission.
-        let promotion = Promotion::new(&tasks, new, reply);
+        let promotion = Promotion::new(&tasks, new, after, reply);
         let run = Arc::new(run.with_promotion(Arc::clone(&promotion) as Arc<dyn Promote>));
         let ctx = Ctx::new(Arc::clone(&run));
         let limit = tool.timeout.or(service.runtime.limits.tool_timeout);
-        let pace = Pace {
-            grace: service.runtime.limits.suspend_grace,
-            limit,
-            task_limit: tool.timeout,
-            keep_alive: None,
-        };
+        let pace =
+            Pace { grace: service.runtime.limits.suspend_grace, limit, task_limit: tool.timeout, keep_alive };
         let mut future = (tool.call)(&ctx, tool.arguments.taken(&arguments));
         // One future for the whole call. If it were dropped during a write, the next write would conflict and
         // the leg would count as lost.
@@ -158,6 +180,16 @@ impl DetachableCall {
         let result = match leg {
             Leg::Done(result) => result,
             Leg::Stopped(_) => Err(Error::new(ErrorKind::Cancelled)),
+            Leg::Waits { suspension, due } if waits_elsewhere(&run, &suspension) => {
+                let about = (tool.name(), &arguments);
+                match wait_elsewhere(&service, &run, about, suspension, due).await {
+                    Ok(view) => {
+                        run.leave();
+                        return Ok(task_response(&service, &view));
+                    }
+                    Err(error) => Err(error),
+                }
+            }
             Leg::Waits { suspension, .. } => {
                 let replied = asked(&run, &tasks, &promotion, suspension, &binding).await;
                 run.leave();
@@ -182,7 +214,9 @@ async fn asked(
     binding: &Binding,
 ) -> Replied {
     let left = run.runtime.limits.max_rounds.saturating_sub(suspension.journal.round);
-    let promoted = if left < tasks.config.promote_rounds_left { promotion.take() } else { None };
+    let answerable = !suspension.asks.values().any(|request| run.is_asked_elsewhere(request));
+    let few = left < tasks.config.promote_rounds_left && run.client.knows_tasks() && answerable;
+    let promoted = if few { promotion.take() } else { None };
     let Some(mut new) = promoted else {
         return match input_required(run, suspension, binding).await {
             Ok(result) => Ok(result.into()),

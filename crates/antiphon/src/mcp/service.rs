@@ -7,6 +7,7 @@ use rmcp::model::Extensions;
 
 use super::{DynHandler, permit::Authorize};
 use crate::{
+    asking::Asking,
     model::Icon,
     registry::{Catalog, Registry},
     run::Runtime,
@@ -22,6 +23,8 @@ pub(crate) struct Service {
     pub(crate) inner: Option<Arc<dyn DynHandler>>,
     /// The tasks, if the server has them.
     pub(crate) tasks: Option<Arc<Tasks>>,
+    /// The other channels for questions, if the server has them.
+    pub(crate) asking: Option<Arc<Asking>>,
     /// The authorization rules, if callers must authenticate.
     pub(crate) auth: Option<Arc<dyn Authorize>>,
     pub(crate) principal: Option<PrincipalHook>,

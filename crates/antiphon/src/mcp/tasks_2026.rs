@@ -17,6 +17,7 @@ use crate::{
     base::timestamp,
     mcp::Service,
     protocol::reply::{put_trace, to_call_result, to_error_data, tool_error},
+    run::{AskOptions, Channels},
     task::{Ended, NewTask, Owner, TaskStatus, TaskView, Tasks},
     telemetry,
     tool::Tool,
@@ -29,8 +30,12 @@ pub(super) async fn call(
     tool: &Tool,
     request: CallToolRequestParams,
     client: &Client,
+    ask: Option<AskOptions>,
 ) -> Result<CallToolResponse, ErrorData> {
-    if !client.knows_tasks() {
+    if ask.is_none() && client.revision() == Revision::Session {
+        return Err(super::tasks_2025::required(&request.name));
+    }
+    if ask.is_none() && !client.knows_tasks() {
         let required = ClientCapabilities::builder().enable_tasks().build();
         return Err(ErrorData::missing_required_client_capability(required));
     }
@@ -39,9 +44,12 @@ pub(super) async fn call(
     if let Err(error) = tool.arguments.check(&arguments, service.runtime.limits.argument_depth) {
         return Ok(tool_error(&error, client.revision())?.into());
     }
-    let new = new(service, tool, arguments, client, None);
+    let mut new = new(service, tool, arguments, client, None);
+    if let Some(ask) = ask {
+        new = new.followed_by_nobody(ask);
+    }
     let view = begin(service, tasks, new, client).await?;
-    Ok(CallToolResponse::Task(created(&view)))
+    Ok(super::promote::task_response(service, &view))
 }
 
 /// Starts a run that is a task from the beginning.
@@ -75,6 +83,10 @@ pub(super) fn new(
         ttl,
         journal: None,
         asks: Vec::new(),
+        due: None,
+        channels: Channels::default(),
+        is_read_with_a_tool: false,
+        question_life: None,
     }
 }
 

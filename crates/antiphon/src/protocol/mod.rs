@@ -15,7 +15,6 @@ pub(crate) const UI_EXTENSION: &str = "io.modelcontextprotocol/ui";
 pub(crate) const UI_META: &str = "ui";
 
 /// The media type of an MCP App.
-#[cfg(feature = "results")]
 pub(crate) const APP_MEDIA_TYPE: &str = "text/html;profile=mcp-app";
 
 /// A notification to the client during a run.

@@ -30,6 +30,14 @@ struct Which {
     id: String,
 }
 
+/// The result set to describe.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct WhichOrNewest {
+    /// The result set: its ID, URI or URL. Default: the newest result set of the caller.
+    id: Option<String>,
+}
+
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct PageOf {
@@ -150,7 +158,15 @@ pub(super) fn tools() -> [Tool; 5] {
     })
 }
 
-async fn manifest(ctx: &Ctx, Which { id }: Which) -> Result<ToolOutput> {
+async fn manifest(ctx: &Ctx, WhichOrNewest { id }: WhichOrNewest) -> Result<ToolOutput> {
+    let id = match id {
+        Some(id) => id,
+        // The host did not tell the viewer which result set it shows.
+        None => match ctx.state::<Results>()?.newest(ctx).await {
+            Ok(id) => id,
+            Err(error) => return Ok(failed(&error)),
+        },
+    };
     answer(ctx, &id, "What is known of a result set", async |server, id, access| {
         calls::manifest(server, id, access).await
     })

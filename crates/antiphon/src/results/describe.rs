@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Results, calls};
+use super::{Results, calls, tools::SEARCH_HINT};
 use crate::{
     base::random_id,
     ctx::Ctx,
@@ -20,7 +20,7 @@ use crate::{
     tool::Tool,
 };
 
-const DESCRIPTION: &str = "Says what is in a result set that an earlier answer in this conversation gave a link to: how many \
+const DESCRIPTION: &str = "Says what is in a result set that an earlier answer in this conversation named: how many \
 rows, which columns of which type, and of each column how much is missing, how many different values there are, the least, \
 the greatest, the mean, the most frequent. Call it before `query_result`, to know what to write.";
 
@@ -37,7 +37,9 @@ struct Ask {
 
 pub(super) fn tool() -> Tool {
     let annotations = ToolAnnotations::with_title("Describe a result set").read_only(true).open_world(false);
-    Tool::new("describe_result", DESCRIPTION, describe_result).with_annotations(annotations)
+    Tool::new("describe_result", DESCRIPTION, describe_result)
+        .with_annotations(annotations)
+        .with_meta(SEARCH_HINT, "columns types statistics of an earlier result set")
 }
 
 async fn describe_result(ctx: &Ctx, ask: Ask) -> Result<String> {
@@ -87,7 +89,7 @@ fn failed(error: &DualResponseError) -> Error {
     let said = calls::message(error);
     if gone {
         return Error::tool(
-            "the result set does not exist or has expired; call the tool that created it again and use the link in its answer",
+            "the result set does not exist or has expired; call the tool that created it again and use the ID in its answer",
         )
         .terminal();
     }

@@ -27,13 +27,14 @@ use serde_json::{Map, Value, json};
 pub(crate) use self::viewer::{capability, is_attached};
 pub use self::{
     tools::ResultTools,
-    viewer::{RESULT_META, RESULT_VIEWER},
+    viewer::{RESULT_META, RESULT_VIEWER, result_viewer},
 };
 #[cfg(feature = "telemetry")]
 use crate::telemetry::Recorder;
 use crate::{
     ctx::Ctx,
     error::Error,
+    model::ContentBlock,
     resource::{Resource, ResourceTemplate},
     tool::{IntoToolOutput, ToolOutput},
 };
@@ -89,6 +90,25 @@ impl Results {
         Access::caller(self.owner(ctx))
     }
 
+    /// Records a result set as the newest of the caller, unless the caller is unknown.
+    async fn set_newest(&self, ctx: &Ctx, id: &str) -> crate::Result<(), DualResponseError> {
+        if !is_known(ctx) {
+            return Ok(());
+        }
+        self.server.set_newest(ctx.principal(), id).await
+    }
+
+    /// Returns the ID of the caller's newest result set.
+    async fn newest(&self, ctx: &Ctx) -> crate::Result<String, DualResponseError> {
+        if !is_known(ctx) {
+            return Err(DualResponseError::Invalid(
+                "the newest result set is unknown: the server does not authenticate this caller; pass `id`"
+                    .into(),
+            ));
+        }
+        self.server.newest(ctx.principal()).await?.ok_or(DualResponseError::NotFound)
+    }
+
     /// Returns the result set's ID from an ID, a URI or a URL.
     fn id<'a>(&self, named: &'a str) -> crate::Result<&'a str, DualResponseError> {
         let named = named.trim();
@@ -117,6 +137,14 @@ impl Results {
         });
         about.as_object().map(|about| ("dualResponse".to_owned(), about.clone())).into_iter()
     }
+}
+
+/// Returns whether the server can tell the caller from others: the caller is authenticated, or is the only caller of
+/// this process, as over stdio.
+fn is_known(ctx: &Ctx) -> bool {
+    let client = &ctx.run.client;
+    let over_http = client.extensions().get::<http::request::Parts>().is_some();
+    ctx.principal().is_some() || (client.is_remote() && !over_http)
 }
 
 /// The maximum length of an ID.
@@ -190,12 +218,12 @@ impl IntoToolOutput for DualResponse {
     }
 
     fn into_tool_output(self) -> crate::Result<ToolOutput> {
-        let content = self.to_mcp_content().into_iter().map(serde_json::from_value);
-        let content = content.collect::<crate::Result<Vec<_>, _>>()?;
+        let mut result = self.to_mcp_tool_result();
+        let content: Vec<ContentBlock> = serde_json::from_value(result["content"].take())?;
         // An application identifies the result set by this entry. It does not grant access.
         let named = json!({"id": self.resource_id, "url": self.resource_url});
         Ok(ToolOutput::new(content)
-            .with_structured(self.to_structured_content())
+            .with_structured(result["structuredContent"].take())
             .with_meta(RESULT_META, named))
     }
 }
@@ -207,6 +235,10 @@ fn schema() -> Value {
         "type": "object",
         "required": ["results", "resource", "metadata"],
         "properties": {
+            "about": {
+                "type": "string",
+                "description": "The number of rows, what is not shown, and where all rows are. Read this first",
+            },
             "results": {
                 "type": "array",
                 "items": {"type": "object"},
@@ -229,6 +261,7 @@ fn schema() -> Value {
                     "total_count": {"type": "integer", "minimum": 0},
                     "columns": {
                         "type": "array",
+                        "description": "The columns of the preview. `preview` counts the others",
                         "items": {
                             "type": "object",
                             "required": ["name", "type"],
@@ -237,7 +270,10 @@ fn schema() -> Value {
                     },
                     "executed_at": moment,
                     "expires_at": {"anyOf": [moment, {"type": "null"}]},
-                    "preview": {"type": "object", "description": "What is left out of the first rows"},
+                    "preview": {
+                        "type": "object",
+                        "description": "The numbers of omitted rows, omitted columns and shortened cells",
+                    },
                 },
             },
         },

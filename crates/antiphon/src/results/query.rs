@@ -7,7 +7,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use super::{Results, calls, describe::named, tools::ResultTools};
+use super::{
+    Results, calls,
+    describe::named,
+    tools::{ResultTools, SEARCH_HINT},
+};
 use crate::{
     ctx::Ctx,
     error::{Error, Result},
@@ -16,7 +20,7 @@ use crate::{
 };
 
 const DESCRIPTION: &str = "Runs read-only SQL over all rows of a result set that an earlier answer in this conversation \
-gave a link to, and answers with a new result set: its count, its first rows, and a link that can be queried in turn. \
+named, and answers with a new result set: its count, its first rows, and an ID that can be queried in turn. \
 Use it instead of guessing from a preview: to count, sum, group, sort, filter, join.
 
 - The set is the table `result`. Other sets are joined by naming them in `tables`.
@@ -51,7 +55,9 @@ pub(super) struct Ask {
 
 pub(super) fn tool() -> Tool {
     let annotations = ToolAnnotations::with_title("Query a result set").read_only(true).open_world(false);
-    Tool::new("query_result", DESCRIPTION, query_result).with_annotations(annotations)
+    Tool::new("query_result", DESCRIPTION, query_result)
+        .with_annotations(annotations)
+        .with_meta(SEARCH_HINT, "SQL count sum group filter join over earlier result rows")
 }
 
 async fn query_result(ctx: &Ctx, ask: Ask) -> Result<DualResponse> {
@@ -184,6 +190,6 @@ async fn gone(results: &Results, access: &Access, sources: &[(String, String)]) 
     let missing =
         if missing.is_empty() { "`result`, or a set in `tables`".into() } else { missing.join(", ") };
     format!(
-        "the result set does not exist or has expired: {missing}; call the tool that created it again and use the link in its answer"
+        "the result set does not exist or has expired: {missing}; call the tool that created it again and use the ID in its answer"
     )
 }

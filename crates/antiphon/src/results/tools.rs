@@ -3,6 +3,9 @@ use std::time::Duration;
 use super::{app, describe, query};
 use crate::tool::Tool;
 
+/// The `_meta` key of a tool under which Claude Code reads 3 to 10 words, with which its search finds the tool.
+pub(super) const SEARCH_HINT: &str = "anthropic/searchHint";
+
 /// The tools with which models query result sets, and a viewer in which users see result sets.
 ///
 /// | tool | used by | what it does |

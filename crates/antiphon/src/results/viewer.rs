@@ -1,20 +1,24 @@
 //! The web page that hosts show with an answer.
 
+use std::sync::LazyLock;
+
 use antiphon_results::{DualResponseServer, VIEWER};
 use serde_json::{Map, Value, json};
 
-use super::ResultTools;
+use super::{ResultTools, Results};
 use crate::{
+    base::sha256,
     ctx::Ctx,
     error::Result,
+    function::Erased,
+    model::ContentBlock,
     protocol::{APP_MEDIA_TYPE, UI_META},
     resource::Resource,
     run::Runtime,
-    tool::Tool,
+    tool::{Tool, ToolOutput},
 };
 
-/// The URI of the viewer, which is an MCP resource. A host reads the viewer once and shows it with every answer that
-/// refers to this URI.
+/// The URI of the viewer without the digest of the page. [`result_viewer`] returns the complete URI.
 pub const RESULT_VIEWER: &str = "ui://antiphon/result";
 
 /// The `_meta` key under which an answer names its result set: `{"id", "url"}`. Applications read this key. Its value
@@ -24,20 +28,62 @@ pub const RESULT_META: &str = "antiphon/result";
 /// The key that hosts from before the final specification read.
 const LEGACY_META: &str = "ui/resourceUri";
 
+/// Returns the URI of the viewer, which is an MCP resource: [`RESULT_VIEWER`], and 16 hexadecimal digits of the page's
+/// SHA-256 digest.
+///
+/// Hosts cache pages by URI, so another version of the page has another URI. A server also serves its page at the URIs
+/// of other versions, because replicas have different versions during an upgrade.
+pub fn result_viewer() -> &'static str {
+    static URI: LazyLock<String> =
+        LazyLock::new(|| format!("{RESULT_VIEWER}/{}", &sha256(VIEWER.as_bytes())[..16]));
+    &URI
+}
+
 impl Tool {
     /// Shows the tool's result sets in the viewer, in hosts that support MCP Apps. The server must have the viewer: see
     /// [`ServerBuilder::with_result_tools`](crate::ServerBuilder::with_result_tools).
+    ///
+    /// If the client supports MCP Apps, the answers of the tool have no `resource_link` blocks. Some hosts do not pass
+    /// an answer to the viewer if it has one. The text and the structured content still identify the result set.
     #[must_use]
-    pub fn with_result_viewer(self) -> Self {
+    pub fn with_result_viewer(mut self) -> Self {
         let mut ui = ui(&self).cloned().unwrap_or_default();
-        ui.insert("resourceUri".into(), RESULT_VIEWER.into());
-        self.with_meta(UI_META, ui).with_meta(LEGACY_META, RESULT_VIEWER)
+        ui.insert("resourceUri".into(), result_viewer().into());
+        self.call = beside_viewer(self.call);
+        self.with_meta(UI_META, ui).with_meta(LEGACY_META, result_viewer())
+    }
+}
+
+/// Returns the function of a tool whose answers are shown in the viewer. The client decides on the form of the answer.
+fn beside_viewer(call: Erased<ToolOutput>) -> Erased<ToolOutput> {
+    let wrapped: Erased<ToolOutput> = Box::new(move |ctx, arguments| {
+        let answer = call(ctx, arguments);
+        Box::pin(async move {
+            let mut output = answer.await?;
+            if ctx.run.client.shows_apps() {
+                output.content.retain(|block| !matches!(block, ContentBlock::ResourceLink(_)));
+                record_newest(ctx, &output).await;
+            }
+            Ok(output)
+        })
+    });
+    wrapped
+}
+
+/// Records the result set of an answer as the newest of its caller. The viewer reads the newest set if the host does
+/// not pass the answer on.
+async fn record_newest(ctx: &Ctx, output: &ToolOutput) {
+    let id = output.meta.get(RESULT_META).and_then(|named| named["id"].as_str());
+    let (Some(id), Some(results)) = (id, ctx.run.runtime.state::<Results>()) else { return };
+    if let Err(error) = results.set_newest(ctx, id).await {
+        tracing::warn!(%error, "the newest result set of a caller was not recorded; some hosts need it for the viewer");
     }
 }
 
 /// Returns whether the tool shows the viewer.
 pub(crate) fn is_attached(tool: &Tool) -> bool {
-    ui(tool).and_then(|ui| ui.get("resourceUri")).is_some_and(|uri| uri == RESULT_VIEWER)
+    let uri = ui(tool).and_then(|ui| ui.get("resourceUri")?.as_str());
+    uri.is_some_and(|uri| uri.starts_with(RESULT_VIEWER))
 }
 
 fn ui(tool: &Tool) -> Option<&Map<String, Value>> {
@@ -54,7 +100,8 @@ pub(super) fn resource(results: &DualResponseServer) -> Resource {
         "csp": {"connectDomains": [origin(results.base_url())]},
         "prefersBorder": false,
     });
-    Resource::new(RESULT_VIEWER, "result viewer", page)
+    Resource::new(result_viewer(), "result viewer", page)
+        .in_family(RESULT_VIEWER)
         .with_title("Result set")
         .with_description("Shows a result set: every row in a table, what is in each column, charts, exports")
         .with_mime_type(APP_MEDIA_TYPE)

@@ -13,7 +13,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::Poll,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use antiphon_llm::{Model, Request};
@@ -21,7 +21,11 @@ use antiphon_replay::{Failure, Key, Outcome};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Persistence, Run, State, client::Client};
+use super::{
+    Channel, Channels, Persistence, Run, State,
+    channels::{is_empty_answer, is_form, lacks_content},
+    client::Client,
+};
 use crate::{
     error::{Capability, Error, ErrorKind, Result},
     protocol::{Level, Note, Revision},
@@ -110,12 +114,15 @@ enum Route {
     Provider(Arc<dyn Model>, FallbackReason),
     /// Neither the client nor a provider can be asked.
     Nobody(Capability),
+    /// The client cannot be asked, but its user can answer through another channel.
+    Elsewhere,
     /// Every possible answerer was asked, and failed.
     Failed(Failure),
 }
 
 /// The facts that the decision depends on.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 struct Situation<'a> {
     client: &'a Client,
     /// How many rounds are left, and whether other questions need this round in any case.
@@ -125,17 +132,36 @@ struct Situation<'a> {
     unanswered: bool,
     /// The answerers that were tried, and their failures.
     tried: &'a [(Answerer, Failure)],
+    /// The channels besides the client.
+    channels: Channels,
+    /// Whether the client's request was answered, so that the client cannot be asked.
+    gone: bool,
+    /// Whether the client answers without asking its user.
+    unresponsive: bool,
+    /// Whether the question has waited too long for an answer.
+    expired: bool,
 }
 
 /// The number of rounds that are reserved for users, if a provider can be asked instead.
 const KEPT_FOR_PEOPLE: u32 = 3;
 
 impl Models {
+    /// Returns whether a provider can answer sampling requests.
+    pub(crate) fn has_provider(&self) -> bool {
+        self.model.is_some() && self.policy != SamplingPolicy::ClientOnly
+    }
+
     /// Decides who answers `request`.
     fn route(&self, request: &Value, situation: &Situation<'_>) -> Route {
-        let Situation { client, tried, .. } = *situation;
-        let missing = client.lacks(request);
+        let Situation { client, tried, channels, gone, unresponsive, expired, .. } = *situation;
+        let missing = client.lacks(request).or_else(|| gone.then_some(Capability::Session));
         if !is_sampling(request) {
+            if channels.carry(request) && (missing.is_some() || unresponsive) {
+                if expired {
+                    return Route::Failed(Error::new(ErrorKind::Unanswered).to_failure());
+                }
+                return Route::Elsewhere;
+            }
             return match (tried, missing) {
                 ([(_, failure), ..], _) => Route::Failed(failure.clone()),
                 ([], Some(missing)) => Route::Nobody(missing),
@@ -221,9 +247,21 @@ pub(super) struct Asking<'a> {
     run: &'a Run,
     /// The requests in flight, by question key and question number. A loop asks a new question under the same
     /// key.
-    requests: BTreeMap<(Key, u64), (Answerer, Answer<'a>)>,
+    requests: BTreeMap<(Key, u64), Sent<'a>>,
     /// The answerers that failed, by question.
     tried: BTreeMap<(Key, u64), Vec<(Answerer, Failure)>>,
+    /// The number of pending questions that wait for another channel.
+    elsewhere: usize,
+}
+
+/// A request in flight.
+struct Sent<'a> {
+    answerer: Answerer,
+    answer: Answer<'a>,
+    /// Whether the client was asked to show a form.
+    is_form: bool,
+    /// The form that the client was asked to show, and when. Only if the user could answer it elsewhere.
+    form: Option<(Value, Instant)>,
 }
 
 /// The decision about one question, made while the state is locked.
@@ -234,12 +272,22 @@ enum Decided {
 
 impl<'a> Asking<'a> {
     pub(super) fn new(run: &'a Run) -> Self {
-        Self { run, requests: BTreeMap::new(), tried: BTreeMap::new() }
+        Self { run, requests: BTreeMap::new(), tried: BTreeMap::new(), elsewhere: 0 }
+    }
+
+    /// Returns whether the client was asked to show a form.
+    pub(super) fn has_form_out(&self) -> bool {
+        self.requests.values().any(|sent| sent.is_form)
+    }
+
+    /// Returns whether all of `asks` pending questions wait for another channel than the client.
+    pub(super) fn only_elsewhere(&self, asks: usize) -> bool {
+        asks > 0 && self.elsewhere == asks
     }
 
     /// Returns the number of requests to providers that are in flight.
     pub(super) fn of_providers(&self) -> usize {
-        self.requests.values().filter(|(answerer, _)| *answerer == Answerer::Provider).count()
+        self.requests.values().filter(|sent| sent.answerer == Answerer::Provider).count()
     }
 
     /// Sends the pending questions that were not sent yet, and ends the questions that cannot be asked.
@@ -266,6 +314,9 @@ impl<'a> Asking<'a> {
                 }
                 Decided::Ask(answerer, mut request, provider) => {
                     let told = self.run.span.ask(&mut request, answerer == Answerer::Client);
+                    let is_form = answerer == Answerer::Client && is_form(&request);
+                    let watched = is_form && self.run.channels().carry(&request);
+                    let form = watched.then(|| (request.clone(), Instant::now()));
                     let answer: Answer<'a> = match provider {
                         Some((model, why)) => {
                             if why != FallbackReason::Policy {
@@ -278,7 +329,7 @@ impl<'a> Asking<'a> {
                             self.run.runtime.limits.answer_timeout,
                         ))),
                     };
-                    self.requests.insert((key, since), (answerer, answer));
+                    self.requests.insert((key, since), Sent { answerer, answer, is_form, form });
                 }
             }
         }
@@ -312,12 +363,14 @@ impl<'a> Asking<'a> {
         self.requests.retain(|id, _| waits(id));
         self.tried.retain(|id, _| waits(id));
         let live = run.is_live();
-        let is_form = |request: &Value| request["method"] == "elicitation/create";
+        let is_question = |request: &Value| request["method"] == "elicitation/create";
         let mut form_open = pending.iter().any(|(key, since, request)| {
-            is_form(request) && self.requests.contains_key(&((*key).clone(), *since))
+            is_question(request) && self.requests.contains_key(&((*key).clone(), *since))
         });
         let round_is_made = pending.iter().any(|(_, _, request)| !is_sampling(request));
+        let (channels, gone) = (run.channels(), run.is_handed_over());
         let mut decided = Vec::new();
+        self.elsewhere = 0;
         for (key, since, request) in pending {
             let id = (key.clone(), since);
             if self.requests.contains_key(&id) && !cancelled {
@@ -330,11 +383,34 @@ impl<'a> Asking<'a> {
                 decided.push((id, Decided::End(Outcome::Failed(failure))));
                 continue;
             }
-            let situation = Situation { client: &run.client, rounds_left, round_is_made, unanswered, tried };
+            let was_sent = !run.client.is_of_task() && run.client.lacks(request).is_none();
+            if unanswered && was_sent && channels.carry(request) && !run.is_unresponsive() {
+                // The client returned without an answer to this form, or without its content.
+                run.mark_unresponsive();
+            }
+            let unresponsive = run.is_unresponsive();
+            // A loop asks its next question under the same key.
+            let expired = unanswered && run.expired.contains(key.as_str());
+            let client = &run.client;
+            let situation = Situation {
+                client,
+                rounds_left,
+                round_is_made,
+                unanswered,
+                tried,
+                channels,
+                gone,
+                unresponsive,
+                expired,
+            };
             let decision = match run.runtime.models.route(request, &situation) {
-                Route::Client if !live || (form_open && is_form(request)) => continue,
+                Route::Elsewhere => {
+                    self.elsewhere += 1;
+                    continue;
+                }
+                Route::Client if !live || (form_open && is_question(request)) => continue,
                 Route::Client => {
-                    form_open |= is_form(request);
+                    form_open |= is_question(request);
                     Decided::Ask(Answerer::Client, request.clone(), None)
                 }
                 Route::Provider(model, why) => {
@@ -351,7 +427,7 @@ impl<'a> Asking<'a> {
     /// Waits for the next answer and passes it to the tool. Never completes if no request is in flight.
     pub(super) async fn answered(&mut self) {
         let (id, answer) = std::future::poll_fn(|cx| {
-            for (id, (_, request)) in &mut self.requests {
+            for (id, Sent { answer: request, .. }) in &mut self.requests {
                 // A provider can be third-party code. A call without a response is worse than a failed call,
                 // so a panic becomes an error.
                 match catch_unwind(AssertUnwindSafe(|| request.as_mut().poll(cx))) {
@@ -368,15 +444,31 @@ impl<'a> Asking<'a> {
             Poll::Pending
         })
         .await;
-        let Some((answerer, _)) = self.requests.remove(&id) else { return };
-        let answer = match answer {
+        let Some(Sent { answerer, form, .. }) = self.requests.remove(&id) else { return };
+        let mut answer = match answer {
             Ok(answer) => answer,
             // Another answerer may be left. The next `start` selects one, or ends the question.
             Err(error) => {
+                match error.kind() {
+                    // The client does not show forms, although it has declared them.
+                    ErrorKind::Client { .. } if form.is_some() => self.run.mark_unresponsive(),
+                    // The user may have been away. Only this run asks elsewhere.
+                    ErrorKind::Unanswered if form.is_some() => self.run.stop_asking_client(),
+                    _ => {}
+                }
                 self.tried.entry(id).or_default().push((answerer, error.to_failure()));
                 return;
             }
         };
+        if let Some((request, sent)) = form
+            && (lacks_content(&request, &answer)
+                || (sent.elapsed() < self.run.ask.quick && is_empty_answer(&request, &answer)))
+        {
+            // No user was that fast, or no user saw the form. The question stays open, and the next `start` selects another channel.
+            self.run.mark_unresponsive();
+            return;
+        }
+        Channel::Client.mark(&mut answer);
         let (key, _) = id;
         let waker = {
             let mut state = self.run.state();
@@ -396,6 +488,17 @@ impl<'a> Asking<'a> {
         if run.client.wants(Level::Info) {
             let data = json!({"message": format!("asking `{model}` instead of the client's model"), "because": because.to_string()});
             run.note(Note::Log { level: Level::Info, logger: Some("antiphon".into()), data });
+        }
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        // The client gave the whole call up while its user should have answered. It may have shown nothing.
+        // A request that was handed over also counts as cancelled.
+        let open = self.run.persistence().is_none() && self.run.client.cancelled().is_cancelled();
+        if open && self.requests.values().any(|sent| sent.form.is_some()) {
+            self.run.mark_unresponsive();
         }
     }
 }

@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 use super::Pending;
 use crate::{
     error::{Capability, Error, ErrorKind},
-    protocol::{Level, Note, Revision, elicitation_complete},
+    protocol::{Level, Note, Revision, UI_EXTENSION, elicitation_complete},
 };
 
 /// The session of a request, and the elicitations that were sent in it.
@@ -123,6 +123,17 @@ impl Client {
     /// Returns whether the client has declared the tasks extension of MCP 2026-07-28.
     pub(crate) fn knows_tasks(&self) -> bool {
         self.revision == Revision::Rounds && self.capabilities().supports_tasks()
+    }
+
+    /// Returns whether the client has declared that it shows MCP Apps.
+    pub(crate) fn shows_apps(&self) -> bool {
+        let extensions = self.capabilities().extensions.as_ref();
+        extensions.is_some_and(|extensions| extensions.contains_key(UI_EXTENSION))
+    }
+
+    /// Returns the name of the client's program.
+    pub(crate) fn program(&self) -> Option<String> {
+        self.context().and_then(RequestContext::client_info).map(|info| info.name)
     }
 
     fn context(&self) -> Option<&RequestContext<RoleServer>> {
@@ -427,6 +438,12 @@ pub(crate) fn fits(request: &Value, answer: &Value) -> bool {
         Some("roots/list") => answer["roots"].is_array(),
         _ => answer.is_object(),
     }
+}
+
+/// Returns whether `answer` has the shape of a result of `request`, and has content if the form requires it. For runs
+/// whose users can answer elsewhere.
+pub(crate) fn fits_with_content(request: &Value, answer: &Value) -> bool {
+    fits(request, answer) && !super::channels::lacks_content(request, answer)
 }
 
 #[cfg(test)]

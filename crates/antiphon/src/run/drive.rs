@@ -198,6 +198,8 @@ async fn drive<T>(
     run.set_root(waker.clone());
     let mut asking = Asking::new(run);
     let mut allowance = Allowance::new(pace.limit);
+    let begun = Instant::now();
+    let mut pinged = begun;
     let mut cleaning: Option<Instant> = None;
     loop {
         if let Some(persistence) = run.persistence() {
@@ -284,7 +286,8 @@ async fn drive<T>(
             return Driven::Done(Err(Error::new(ErrorKind::Deadlock).terminal()));
         }
         // A run that is about to ask becomes a task only if the tool requested it.
-        let asks = idle && blocked.asks > 0;
+        // The form of a client would be withdrawn from its user.
+        let asks = (idle && blocked.asks > 0) || asking.has_form_out();
         if run.wants_promotion() || (run.promotes_in() == Some(Duration::ZERO) && !asks) {
             promote(run).await;
             if run.persistence().is_some() {
@@ -293,7 +296,7 @@ async fn drive<T>(
             continue;
         }
         match () {
-            () if run.is_live() => {
+            () if run.is_live() && !asking.only_elsewhere(blocked.asks) => {
                 let working = blocked.asks == 0 || running > 0;
                 if !working {
                     // A caller that leaves a question unanswered must not use up the capacity for other
@@ -301,12 +304,21 @@ async fn drive<T>(
                     run.rest();
                 }
                 let left = allowance.left().filter(|_| working);
+                let form_out = asking.has_form_out();
                 let goes_on = tokio::select! {
                     biased;
                     () = root.notify.notified() => true,
                     () = asking.answered() => true,
                     () = until(due) => true,
-                    () = keep_alive(run, pace.keep_alive) => false,
+                    () = keep_alive(run, pace.keep_alive, pinged) => {
+                        pinged = Instant::now();
+                        false
+                    }
+                    () = until(run.next_heartbeat()) => {
+                        run.beat(begun);
+                        false
+                    }
+                    () = until(run.promotes_in().filter(|_| working && !form_out)) => true,
                     () = sleep_or_never(left) => return allowance.timed_out(),
                 };
                 if goes_on {
@@ -329,6 +341,7 @@ async fn drive<T>(
                     () = until(due) => {}
                     () = news(run) => {}
                     () = until(run.promotes_in()) => {}
+                    () = until(run.next_heartbeat()) => run.beat(begun),
                     () = until(cleaning.map(|until| until.saturating_duration_since(Instant::now()))) => {
                         return Driven::Done(Err(Error::new(ErrorKind::Cancelled)));
                     }
@@ -405,6 +418,9 @@ fn hand_over(run: &Run) -> std::result::Result<Option<Blocked>, Drift> {
 async fn flush(run: &Run) {
     for note in run.take_notes() {
         match note {
+            // The client's request was answered, so a notification about it would be out of order. The task has the
+            // progress.
+            Note::Progress { .. } | Note::Log { .. } if run.is_handed_over() => {}
             // A leg of a task has no connected client, so the session that received the question gets the
             // notification.
             Note::ElicitationComplete { id } if !run.client.is_remote() => {
@@ -452,8 +468,8 @@ async fn sleep_or_never(duration: Option<Duration>) {
     }
 }
 
-async fn keep_alive(run: &Run, every: Option<Duration>) {
-    sleep_or_never(every).await;
+async fn keep_alive(run: &Run, every: Option<Duration>, pinged: Instant) {
+    sleep_or_never(every.map(|every| every.saturating_sub(pinged.elapsed()))).await;
     Box::pin(run.client.ping(every.unwrap_or_default())).await;
 }
 

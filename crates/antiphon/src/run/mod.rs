@@ -2,6 +2,7 @@
 
 pub(crate) mod ask;
 mod at_most_once;
+pub(crate) mod channels;
 pub(crate) mod client;
 mod drive;
 mod persistence;
@@ -10,7 +11,8 @@ mod single_use;
 
 pub(crate) use self::{
     at_most_once::at_most_once,
-    client::{Client, fits},
+    channels::{AskOptions, Channel, Channels},
+    client::{Client, fits, fits_with_content},
     drive::{Leg, Pace, run_leg},
     persistence::{Claimed, Pending, Persistence, Promote, Stop},
     runtime::{Runtime, States, load, seal},
@@ -20,8 +22,12 @@ pub(crate) use self::{
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     fmt,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     task::Waker,
+    time::{Duration, Instant},
 };
 
 use antiphon_replay::{Drift, Failure, Journal, Key, Machine, Suspension};
@@ -45,6 +51,14 @@ pub(crate) struct Run {
     pub(crate) place: Option<Admission>,
     /// The question keys that the tool declared, if it did. It can then ask no other question.
     pub(crate) declared: Option<Arc<BTreeSet<String>>>,
+    /// How the run reaches users whose client does not show questions. Off by default.
+    pub(crate) ask: AskOptions,
+    /// The keys of questions that have waited too long for an answer.
+    pub(crate) expired: BTreeSet<String>,
+    /// The name under which the client is remembered if it does not respond to questions.
+    pub(crate) client_key: Option<String>,
+    /// Whether the client has answered a question without asking its user.
+    unresponsive: AtomicBool,
     state: Mutex<State>,
     trace: Option<Trace>,
     /// The telemetry of the leg.
@@ -68,6 +82,10 @@ pub(crate) struct State {
     outbox: Vec<Note>,
     dropped_notes: u64,
     last_progress: Option<f64>,
+    /// The progress that the client last received. Heartbeats can make it larger than the tool's.
+    last_sent: Option<f64>,
+    /// When the client was last told about the run.
+    told: Instant,
     /// The deadline of each branch, in milliseconds since 1970.
     pub(crate) deadlines: BTreeMap<Key, u64>,
     /// Finished steps of a task. The tool receives them after they are stored.
@@ -89,6 +107,8 @@ impl Run {
             outbox: Vec::new(),
             dropped_notes: 0,
             last_progress: None,
+            last_sent: None,
+            told: Instant::now(),
             deadlines: BTreeMap::new(),
             finished: VecDeque::new(),
             written: 0,
@@ -99,6 +119,10 @@ impl Run {
             principal: None,
             place: None,
             declared: None,
+            ask: AskOptions::default(),
+            expired: BTreeSet::new(),
+            client_key: None,
+            unresponsive: AtomicBool::new(false),
             state: Mutex::new(state),
             trace,
             span: LegSpan::default(),
@@ -187,6 +211,77 @@ impl Run {
         self.client.revision() == Revision::Session
             && !self.client.is_of_task()
             && self.persistence.get().is_none()
+    }
+
+    /// Returns whether the call was answered before the run has ended, and the client does not follow the task.
+    pub(crate) fn is_handed_over(&self) -> bool {
+        self.persistence.get().is_some() && self.client.is_remote() && !self.client.knows_tasks()
+    }
+
+    /// Returns the channels through which an open question can be answered now. While the call is open, the client
+    /// itself is asked first, so it is not among them.
+    pub(crate) fn channels(&self) -> Channels {
+        if self.is_handed_over() || self.client.is_of_task() {
+            self.ask.channels
+        } else if self.persistence.get().is_some() {
+            // The client follows the task and receives its questions.
+            Channels::default()
+        } else {
+            self.ask.channels.without_client()
+        }
+    }
+
+    /// Returns whether the client answers questions without asking its user.
+    pub(crate) fn is_unresponsive(&self) -> bool {
+        self.unresponsive.load(Ordering::Relaxed)
+    }
+
+    /// Records that the client answers questions without asking its user. Later runs remember it for a while.
+    pub(crate) fn mark_unresponsive(&self) {
+        self.stop_asking_client();
+        if let Some(key) = &self.client_key {
+            tracing::info!("a client answered a question without its user; the user is asked in another way");
+            self.runtime.unresponsive.put(key.clone(), channels::UNRESPONSIVE);
+        }
+    }
+
+    /// Sends no more questions of this run to the client, if its user can be asked in another way.
+    pub(crate) fn stop_asking_client(&self) {
+        self.unresponsive.store(true, Ordering::Relaxed);
+    }
+
+    /// Sets the name of the client. If the client was unresponsive lately, it is not asked.
+    pub(crate) fn remember_client(&mut self, key: Option<String>) {
+        let known = |key: &String| self.runtime.unresponsive.has(key, channels::UNRESPONSIVE);
+        self.unresponsive = AtomicBool::new(key.as_ref().is_some_and(known));
+        self.client_key = key;
+    }
+
+    /// Returns whether the user answers `request` through another channel than this client.
+    pub(crate) fn is_asked_elsewhere(&self, request: &Value) -> bool {
+        let lacks = self.is_handed_over() || self.client.lacks(request).is_some();
+        self.channels().carry(request) && (lacks || self.is_unresponsive())
+    }
+
+    /// Returns the time until the client needs a heartbeat. `None` means never.
+    pub(crate) fn next_heartbeat(&self) -> Option<Duration> {
+        let every = self.ask.heartbeat?;
+        let follows = self.client.is_remote() && self.persistence.get().is_none();
+        if !follows || !self.client.has_progress_token() {
+            return None;
+        }
+        Some(every.saturating_sub(self.state().told.elapsed()))
+    }
+
+    /// Queues a heartbeat. Progress must increase, and the tool reports its own later, so the step is tiny.
+    pub(crate) fn beat(&self, begun: Instant) {
+        let mut state = self.state();
+        let last = state.last_sent.unwrap_or(0.0);
+        let progress = (last + 1e-6).max(last.next_up());
+        let message = Some(format!("working for {} s", begun.elapsed().as_secs()));
+        state.last_sent = Some(progress);
+        state.told = Instant::now();
+        state.outbox.push(Note::Progress { progress, total: None, message });
     }
 
     /// Returns whether the run was cancelled.
@@ -288,17 +383,22 @@ impl Run {
     }
 
     /// Queues a notification for the client, unless the run is replaying.
-    pub(crate) fn note(&self, note: Note) {
+    pub(crate) fn note(&self, mut note: Note) {
         let mut state = self.state();
         if state.machine().is_replaying() {
             return;
         }
-        if let Note::Progress { progress, .. } = &note {
+        if let Note::Progress { progress, .. } = &mut note {
             // MCP requires that progress increases, so other values are dropped.
             if state.last_progress.is_some_and(|last| *progress <= last) {
                 return;
             }
             state.last_progress = Some(*progress);
+            if let Some(sent) = state.last_sent {
+                *progress = progress.max(sent.next_up());
+            }
+            state.last_sent = Some(*progress);
+            state.told = Instant::now();
         }
         if let (Some(persistence), Note::Progress { progress, total, message }) = (self.persistence(), &note)
         {

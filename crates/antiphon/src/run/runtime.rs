@@ -12,7 +12,7 @@ use antiphon_store::{Backend, Pieces, Store};
 use bytes::Bytes;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::ask::Models;
+use super::{ask::Models, channels::Recent};
 use crate::{
     changes::Changes,
     durable::unavailable,
@@ -47,6 +47,10 @@ pub(crate) struct Runtime {
     /// Stops the announcements to other replicas when the last run is dropped.
     pub(crate) _replicas_stop: DropGuard,
     pub(crate) states: States,
+    /// The clients that answered a question lately without asking their user.
+    pub(crate) unresponsive: Recent,
+    /// The rounds in which this process asked questions lately.
+    pub(crate) asked: Recent,
 }
 
 /// The state values that tools share, by type.

@@ -72,6 +72,17 @@ impl KeyRing {
         self.keys.iter().map(fingerprint).collect()
     }
 
+    /// Returns the view key of the active key.
+    pub(super) fn view_key(&self, audience: &str) -> String {
+        view_key(&self.keys[0].1, audience)
+    }
+
+    /// Returns whether `given` is the view key of any key of the ring.
+    pub(super) fn is_view_key(&self, given: &str, audience: &str) -> bool {
+        // Every key is compared, so that the time does not depend on which of them fits.
+        self.keys.iter().filter(|(_, key)| is_same(&view_key(key, audience), given)).count() > 0
+    }
+
     /// Adds a key that is used for decryption, but not for encryption.
     #[must_use]
     pub fn with_decryption_key(mut self, id: u8, secret: [u8; 32]) -> Self {
@@ -115,6 +126,23 @@ fn derive(secret: &[u8; 32]) -> [u8; 32] {
     hash.update(b"antiphon requestState v1\0");
     hash.update(secret);
     hash.finalize().into()
+}
+
+/// Derives the view key of a key and an audience: 128 bits in hexadecimal. It does not reveal the key.
+fn view_key(key: &[u8; 32], audience: &str) -> String {
+    let mut hash = Sha256::new();
+    hash.update(b"antiphon view key v1\0");
+    hash.update(key);
+    hash.update(audience);
+    let digest = hash.finalize();
+    let bits = digest[..16].iter().fold(0, |bits: u128, byte| (bits << 8) | u128::from(*byte));
+    format!("{bits:032x}")
+}
+
+/// Compares two texts of equal length in constant time, so that a secret cannot be guessed piece by piece.
+fn is_same(secret: &str, given: &str) -> bool {
+    let differences = secret.bytes().zip(given.bytes()).fold(0, |bits, (a, b)| bits | (a ^ b));
+    secret.len() == given.len() && std::hint::black_box(differences) == 0
 }
 
 /// Reads `2=<64 hex digits>,1=<64 hex digits>`: the first key encrypts, and all keys decrypt.

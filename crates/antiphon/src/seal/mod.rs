@@ -3,6 +3,7 @@
 
 mod inspect;
 mod keys;
+mod token;
 
 use std::{
     io::Read as _,

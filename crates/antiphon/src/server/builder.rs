@@ -12,6 +12,7 @@ use crate::results::{ResultTools, Results, is_attached};
 #[cfg(feature = "telemetry")]
 use crate::telemetry::Telemetry;
 use crate::{
+    asking::{AskPolicy, Asking, Permit},
     base::random_id,
     changes::{Announce, Changes},
     error::{BuildError, Result},
@@ -22,7 +23,7 @@ use crate::{
     registry::{Catalog, Registry},
     resource::{Resource, ResourceTemplate},
     run::ask::{Models, SamplingPolicy},
-    run::{Runtime, States},
+    run::{Runtime, States, channels::Recent},
     seal::SealConfig,
     task::{TaskConfig, Tasks},
     telemetry::Recorder,
@@ -44,6 +45,7 @@ pub struct ServerBuilder {
     models: Models,
     backend: Option<Backend>,
     tasks: Option<TaskConfig>,
+    asking: Option<AskPolicy>,
     replica: Option<String>,
     traces: bool,
     drain: Duration,
@@ -65,6 +67,7 @@ impl ServerBuilder {
             models: Models::default(),
             backend: None,
             tasks: None,
+            asking: None,
             replica: None,
             traces: false,
             drain: DRAIN,
@@ -218,6 +221,51 @@ impl ServerBuilder {
         self
     }
 
+    /// Enables questions to users whose client does not show questions, and long calls of clients without MCP tasks.
+    /// Default: off.
+    ///
+    /// In both cases the run becomes a task, and the call returns a result with the next step for the model. The
+    /// user answers in a form, which is an MCP App. The model reads the result of the run with the tool `task_result`.
+    /// The documentation of [`AskPolicy`] lists the tools that the server adds.
+    ///
+    /// The server then has tasks, with [`TaskConfig::default`] if you do not call [`with_tasks`](Self::with_tasks). If
+    /// you run several replicas, they need a [backend](Self::with_backend) and the same
+    /// [`KeyRing`](crate::seal::KeyRing), because each replica can receive the user's answer. Without a backend, the
+    /// waiting runs are lost when this process ends.
+    ///
+    /// # Replay
+    ///
+    /// A run that waits for a form is suspended on both protocol revisions. So the rules of replay (see
+    /// [`Ctx`](crate::Ctx)) also apply to clients of MCP 2025-11-25.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use antiphon::{elicitation::AskPolicy, prelude::*};
+    ///
+    /// #[derive(Deserialize, JsonSchema)]
+    /// struct Approval {
+    ///     /// Which desk?
+    ///     desk: String,
+    /// }
+    ///
+    /// async fn onboard(ctx: &Ctx, _: ()) -> Result<String> {
+    ///     let Approval { desk } = ctx.elicit("May they start?").await?.accepted()?;
+    ///     Ok(format!("desk {desk}"))
+    /// }
+    ///
+    /// let server = Server::builder("onboarding", "1.0.0")
+    ///     .with_asking(AskPolicy::default())
+    ///     .tool(Tool::new("onboard", "Takes on a colleague", onboard))
+    ///     .build()?;
+    /// # let _ = server;
+    /// # Ok::<(), antiphon::BuildError>(())
+    /// ```
+    pub fn with_asking(mut self, policy: AskPolicy) -> Self {
+        self.asking = Some(policy);
+        self
+    }
+
     /// Sets the name of this replica, which appears in traces and in operators' views. Default: eight random
     /// hexadecimal digits.
     pub fn with_replica(mut self, name: impl Into<String>) -> Self {
@@ -266,12 +314,47 @@ impl ServerBuilder {
         let this = self;
         #[cfg(feature = "results")]
         let this = this.add_result_tools();
+        let this = this.add_asking();
         #[cfg(feature = "telemetry")]
         let this = this.observe();
         this.put_together()
     }
 
+    /// Adds the tools and the form for questions that clients do not show, after all settings are known.
+    fn add_asking(mut self) -> Self {
+        let Some(policy) = self.asking.take() else { return self };
+        self.problems.extend(policy.problems());
+        #[cfg(feature = "http")]
+        self.problems.extend(policy.page_problems(self.auth.is_some() || self.principal.is_some()));
+        self.tasks = Some(self.tasks.take().unwrap_or_default());
+        let permit = self.auth.clone().map(|auth| -> Permit {
+            Box::new(move |registry, parts, tool| {
+                let identity = parts.and_then(|parts| parts.extensions.get());
+                auth.authorize(registry, identity, parts.is_some(), "tools/call", tool)
+            })
+        });
+        let title = self.about.title.clone().unwrap_or_else(|| self.about.name.clone());
+        let asking = Asking::new(policy, title, &self.seal, &self.audience(), permit);
+        self = self.tools(asking.tools());
+        if let Some(form) = asking.resource() {
+            self = self.resource(form);
+        }
+        self.with_state(Arc::new(asking))
+    }
+
+    /// Returns the audience: a name that is part of all encrypted data.
+    fn audience(&self) -> String {
+        self.seal.audience.clone().unwrap_or_else(|| self.about.name.clone())
+    }
+
+    /// Returns the shared state of this type.
+    fn given<T: 'static>(&self) -> Option<&T> {
+        self.states.get(&TypeId::of::<T>())?.downcast_ref()
+    }
+
     fn put_together(self) -> Result<Server, BuildError> {
+        let asking = self.given::<Arc<Asking>>().cloned();
+        let audience = self.audience();
         let mut problems = self.problems;
         let policy = self.models.policy;
         if matches!(policy, SamplingPolicy::ProviderFirst | SamplingPolicy::ProviderOnly)
@@ -310,7 +393,6 @@ impl ServerBuilder {
         let drain = Drain::new(shutdown.clone());
         // A separate token: when the server is dropped, responses that are being sent still complete.
         let stop = drain.stopped.child_token();
-        let audience = self.seal.audience.clone().unwrap_or_else(|| self.about.name.clone());
         let mut changes = Changes::default();
         let replicas = self.backend.as_ref().map(|backend| {
             let told = Changes::channel();
@@ -338,20 +420,29 @@ impl ServerBuilder {
             shutdown,
             _replicas_stop: stop.drop_guard(),
             states: self.states,
+            unresponsive: Recent::default(),
+            asked: Recent::default(),
         });
         let catalog = Catalog::new(self.registry);
         let tasks = self.tasks.map(|config| Tasks::new(config, Arc::clone(&runtime), Arc::clone(&catalog)));
+        if let (Some(asking), Some(tasks)) = (&asking, &tasks) {
+            asking.begin(tasks, &catalog);
+        }
         let service = Service {
             about: self.about,
             runtime,
             catalog,
             inner: self.inner,
             tasks,
+            asking,
             principal: self.principal.or_else(|| self.auth.as_ref().map(|_| principal_of_identity())),
             auth: self.auth,
         };
         let shared = Shared { service: Arc::new(service), replicas, drain, drain_limit: self.drain };
-        Ok(Server { shared: Arc::new(shared) })
+        let shared = Arc::new(shared);
+        #[cfg(feature = "http")]
+        super::ask_loopback::begin(&shared);
+        Ok(Server { shared })
     }
 }
 
@@ -441,11 +532,6 @@ impl ServerBuilder {
             Some(viewer) => self.resource(viewer),
             None => self,
         }
-    }
-
-    /// Returns the shared state of this type.
-    fn given<T: 'static>(&self) -> Option<&T> {
-        self.states.get(&TypeId::of::<T>())?.downcast_ref()
     }
 }
 

@@ -98,7 +98,8 @@ impl Shared {
 }
 
 impl Server {
-    /// Returns the server as an axum router, to merge into your application.
+    /// Returns the server as an axum router, to merge into your application. If the server has a web page for answers
+    /// ([`AskPage`](crate::elicitation::AskPage)), the router also contains [`ask_router`](Self::ask_router).
     ///
     /// If you call this method within a Tokio runtime, the server also starts its task workers, unless
     /// [`TaskConfig::with_workers`](crate::task::TaskConfig::with_workers) is 0. Outside of a runtime, the workers
@@ -114,7 +115,7 @@ impl Server {
         let metadata = Router::new();
         #[cfg(feature = "auth")]
         let (endpoint, metadata) = super::auth::protect(&self.shared, &path, endpoint, metadata);
-        Router::new().route(&path, endpoint).merge(metadata)
+        Router::new().route(&path, endpoint).merge(metadata).merge(self.ask_router())
     }
 
     /// Serves over HTTP at `address`, with the default [`HttpConfig`], until the process receives a

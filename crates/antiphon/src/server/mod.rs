@@ -1,5 +1,9 @@
 //! The server, its builder and its transports.
 
+#[cfg(feature = "http")]
+mod ask_loopback;
+#[cfg(feature = "http")]
+mod ask_page;
 #[cfg(feature = "auth")]
 pub mod auth;
 mod builder;

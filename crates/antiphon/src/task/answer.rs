@@ -2,10 +2,16 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use antiphon_replay::canonical;
 use serde_json::Value;
 
 use super::{Ended, Owner, TaskStatus, TaskView, Tasks, record::TaskRecord, store::Change};
-use crate::{base::now_millis, error::Result, run::fits, telemetry::Outcome};
+use crate::{
+    base::{digest, now_millis},
+    error::Result,
+    run::{Channel, fits},
+    telemetry::Outcome,
+};
 
 /// The result of a cancellation.
 #[derive(Debug)]
@@ -15,7 +21,118 @@ pub(crate) enum Cancelled {
     Before(TaskView),
 }
 
+/// The open questions of a task, with the arguments of its call.
+#[derive(Debug)]
+pub(crate) struct OpenQuestions {
+    pub(crate) view: TaskView,
+    pub(crate) arguments: Value,
+    pub(crate) principal: Option<String>,
+}
+
+/// The outcome of answers that arrived through a channel.
+#[derive(Debug)]
+pub(crate) enum Delivered {
+    Taken(TaskView),
+    /// The same answers were taken before.
+    Repeated(TaskView),
+    /// Other answers were taken before, or the question is no longer open.
+    Used,
+}
+
+/// How long a question counts as the one that a form without a task ID is about.
+const LATELY: u64 = 10 * 60 * 1000;
+
+/// How many tasks of an owner are searched for waiting questions, and how many are read at once.
+const SEARCHED: usize = 2000;
+const PAGE: usize = 200;
+
+/// How many digests of answers a record keeps. A form that sends its answer again does so soon.
+const TAKEN: usize = 64;
+
 impl Tasks {
+    /// Returns the open questions of a task. Returns `None` if this owner has no such task.
+    pub(crate) async fn questions(
+        self: &Arc<Self>,
+        owner: &Owner,
+        id: &str,
+    ) -> Result<Option<OpenQuestions>> {
+        self.begin();
+        let Some(key) = Self::key(owner, id) else { return Ok(None) };
+        let Some((record, revision)) = self.load(&key).await? else { return Ok(None) };
+        self.heal(&key, &record).await;
+        let view = record.view(revision.0);
+        Ok(Some(OpenQuestions { view, arguments: record.arguments, principal: record.principal }))
+    }
+
+    /// Returns the tasks of this owner that wait for an answer through a channel, and have done so for a short time.
+    /// The newest is first.
+    pub(crate) async fn waiting(self: &Arc<Self>, owner: &Owner) -> Result<Vec<TaskView>> {
+        let (mut views, mut next) = self.list(owner, None, PAGE).await?;
+        // Tasks are listed by their random IDs, so the newest can be anywhere.
+        while let Some(after) = next.filter(|_| views.len() < SEARCHED) {
+            let (more, following) = self.list(owner, Some(&after), PAGE).await?;
+            views.extend(more);
+            next = following;
+        }
+        let since = now_millis().saturating_sub(LATELY);
+        let waits = |view: &TaskView| {
+            view.status == TaskStatus::InputRequired && view.channels.any() && view.updated >= since
+        };
+        let mut views: Vec<_> = views.into_iter().filter(waits).collect();
+        views.sort_by_key(|view| std::cmp::Reverse(view.updated));
+        Ok(views)
+    }
+
+    /// Stores answers that arrived through a channel. Each question takes one answer: the first. Returns `None` if the
+    /// task does not exist.
+    pub(crate) async fn deliver(
+        self: &Arc<Self>,
+        owner: &Owner,
+        id: &str,
+        answers: &BTreeMap<String, Value>,
+        channel: Channel,
+    ) -> Result<Option<Delivered>> {
+        self.begin();
+        let Some(key) = Self::key(owner, id) else { return Ok(None) };
+        let digests: BTreeMap<&String, String> =
+            answers.iter().map(|(wire, answer)| (wire, digest(&[&canonical(answer)]))).collect();
+        self.set_alarm_to_now(&key).await;
+        let changed = self
+            .change(&key, |record| {
+                let now = now_millis();
+                let is_open = |wire: &String| {
+                    record.asks.get(wire).is_some_and(|asked| asked.until.is_none_or(|until| until > now))
+                };
+                if !answers.keys().all(is_open) || answers.is_empty() || record.status.is_final() {
+                    let same = |(wire, digest): (&&String, &String)| record.taken.get(*wire) == Some(digest);
+                    return Change::Leave((None, !answers.is_empty() && digests.iter().all(same)));
+                }
+                take(record, answers, channel);
+                record.taken.extend(digests.iter().map(|(wire, digest)| ((*wire).clone(), digest.clone())));
+                while record.taken.len() > TAKEN {
+                    record.taken.pop_first();
+                }
+                let awake = record.is_awake(now);
+                Change::Write((Some((!awake).then(|| record.next_job(now))), false))
+            })
+            .await?;
+        let Some(((taken, repeated), record, revision)) = changed else { return Ok(None) };
+        let Some(due) = taken else {
+            let view = record.view(revision.0);
+            return Ok(Some(if repeated { Delivered::Repeated(view) } else { Delivered::Used }));
+        };
+        match due {
+            Some(due) => {
+                self.push(&key, &record, due, due.at).await;
+            }
+            None => {
+                self.heal(&key, &record).await;
+            }
+        }
+        self.announce(&record, false).await;
+        Ok(Some(Delivered::Taken(record.view(revision.0))))
+    }
+
     /// Adds answers to a task. Ignores the keys of questions that are not open. Returns `None` if the task
     /// does not exist.
     pub(crate) async fn answer(
@@ -32,7 +149,7 @@ impl Tasks {
         let changed = self
             .change(&key, |record| {
                 let now = now_millis();
-                if !take(record, answers) {
+                if !take(record, answers, Channel::Client) {
                     return Change::Leave(None);
                 }
                 // A running leg checks for answers before it suspends.
@@ -93,7 +210,7 @@ impl Tasks {
 }
 
 /// Stores the answers to open questions. Returns whether the record changed.
-fn take(record: &mut TaskRecord, answers: &BTreeMap<String, Value>) -> bool {
+fn take(record: &mut TaskRecord, answers: &BTreeMap<String, Value>, channel: Channel) -> bool {
     if record.status.is_final() {
         return false;
     }
@@ -102,7 +219,9 @@ fn take(record: &mut TaskRecord, answers: &BTreeMap<String, Value>) -> bool {
     for (wire, answer) in answers {
         let Some(asked) = record.asks.remove(wire) else { continue };
         if fits(&asked.request, answer) {
-            record.answers.insert(asked.key, answer.clone());
+            let mut answer = answer.clone();
+            channel.mark(&mut answer);
+            record.answers.insert(asked.key, answer);
             taken.push(wire.clone());
         } else {
             // This wire key has been answered and cannot be used again. The question stays open under a new
@@ -117,7 +236,12 @@ fn take(record: &mut TaskRecord, answers: &BTreeMap<String, Value>) -> bool {
         }
         return misfits;
     }
-    record.note("answered", taken.join(", "));
+    let through = match channel {
+        Channel::Client => "",
+        Channel::App => " (app)",
+        Channel::Page => " (page)",
+    };
+    record.note("answered", format!("{}{through}", taken.join(", ")));
     record.set_status(if record.asks.is_empty() { TaskStatus::Working } else { TaskStatus::InputRequired });
     true
 }

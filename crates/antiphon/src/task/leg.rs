@@ -161,6 +161,10 @@ impl Tasks {
             let mut run = Run::new(client, Arc::clone(&self.runtime), Some(machine));
             run.principal.clone_from(&record.principal);
             run.declared.clone_from(&tool.elicits);
+            run.ask.channels = record.channels;
+            let now = now_millis();
+            let expired = record.asks.values().filter(|asked| asked.until.is_some_and(|until| until <= now));
+            run.expired = expired.map(|asked| asked.key.clone()).collect();
             run.span = LegSpan::of_task(
                 &self.runtime.recorder,
                 &record.tool,

@@ -52,7 +52,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::{
-    answer::Cancelled,
+    answer::{Cancelled, Delivered, OpenQuestions},
     asking::{Asking, Claim},
     promote::Promotion,
     record::TaskRecord,
@@ -72,7 +72,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     protocol::Revision,
     registry::Catalog,
-    run::Runtime,
+    run::{AskOptions, Channels, Run, Runtime},
 };
 
 /// The tasks of a server.
@@ -109,6 +109,19 @@ pub(crate) struct Tasks {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Owner(String);
 
+#[cfg(feature = "http")]
+impl Owner {
+    /// Returns the digest of the principal as a number. Unauthenticated callers have none.
+    pub(crate) fn number(&self) -> Option<u128> {
+        u128::from_str_radix(&self.0, 16).ok()
+    }
+
+    /// Returns the owner with this number.
+    pub(crate) fn of_number(number: Option<u128>) -> Self {
+        number.map_or_else(|| Tasks::owner(None), |number| Self(format!("{number:032x}")))
+    }
+}
+
 /// The data of a task that is about to be created.
 #[derive(Debug)]
 pub(crate) struct NewTask {
@@ -125,6 +138,47 @@ pub(crate) struct NewTask {
     /// The questions that the run waits for, by question key. If there are any, no leg starts before an
     /// answer arrives.
     pub(crate) asks: Vec<(String, Value)>,
+    /// The time at which the run continues without an answer, in milliseconds since 1970.
+    pub(crate) due: Option<u64>,
+    /// The channels, besides the client, through which questions can be answered.
+    pub(crate) channels: Channels,
+    /// Whether the caller reads the result with the tool `task_result`.
+    pub(crate) is_read_with_a_tool: bool,
+    /// How long a question stays open, in milliseconds.
+    pub(crate) question_life: Option<u64>,
+}
+
+impl NewTask {
+    /// Returns the data of a run whose call was answered before its end.
+    pub(crate) fn handed_over(tool: &str, arguments: Value, run: &Run) -> Self {
+        let new = Self {
+            tool: tool.to_owned(),
+            arguments,
+            principal: run.principal.clone(),
+            revision: run.client.revision(),
+            capabilities: Value::Null,
+            ttl: None,
+            journal: None,
+            asks: Vec::new(),
+            due: None,
+            channels: Channels::default(),
+            is_read_with_a_tool: false,
+            question_life: None,
+        };
+        new.followed_by_nobody(run.ask)
+    }
+
+    /// Changes the data for a client that does not follow tasks: it answers no question, and its caller reads the
+    /// result with a tool.
+    pub(crate) fn followed_by_nobody(self, ask: AskOptions) -> Self {
+        Self {
+            capabilities: serde_json::json!({}),
+            channels: ask.channels,
+            is_read_with_a_tool: true,
+            question_life: Some(millis(ask.expiry)),
+            ..self
+        }
+    }
 }
 
 impl Tasks {
@@ -176,13 +230,16 @@ impl Tasks {
         self.begin();
         self.check_able().await?;
         self.check_backlog().await?;
+        let wake = new.due;
         let mut record = self.record(new);
         let waits = !record.asks.is_empty();
         let now = now_millis();
-        let due = (!waits).then(|| record.next_job(now));
+        // If no answer arrives, the next leg tells the tool.
+        let end = if waits { [wake, record.questions_end()].into_iter().flatten().min() } else { Some(now) };
+        let due = end.map(|end| record.next_job(end));
         record.note("created", self.runtime.replica.clone());
         let key = Self::key_of(&record);
-        self.set_alarm(&key, now).await;
+        self.set_alarm(&key, due.map_or(now, |due| due.at)).await;
         let revision = self.insert(&key, &record).await?;
         if let Some(due) = due {
             self.push(&key, &record, due, now).await;
@@ -191,7 +248,20 @@ impl Tasks {
     }
 
     fn record(&self, new: NewTask) -> TaskRecord {
-        let NewTask { tool, arguments, principal, revision, capabilities, ttl, journal, asks } = new;
+        let NewTask {
+            tool,
+            arguments,
+            principal,
+            revision,
+            capabilities,
+            ttl,
+            journal,
+            asks,
+            due: _,
+            channels,
+            is_read_with_a_tool,
+            question_life,
+        } = new;
         let now = now_millis();
         let journal = journal.unwrap_or_else(|| Journal::new(String::new()));
         let requested = ttl.is_some();
@@ -200,7 +270,7 @@ impl Tasks {
             None => self.config.ttl.map(millis),
         };
         let mut record = TaskRecord {
-            format: record::FORMAT,
+            format: record::format(channels),
             id: random_id(),
             tool,
             arguments,
@@ -233,6 +303,10 @@ impl Tasks {
             requested,
             toolless: None,
             claims: BTreeMap::new(),
+            channels,
+            is_read_with_a_tool,
+            question_life,
+            taken: BTreeMap::new(),
             apart: None,
             stale: false,
         };

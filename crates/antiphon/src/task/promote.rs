@@ -79,10 +79,15 @@ impl Promoting {
 }
 
 impl Promotion {
-    /// Creates a promotion. `reply` receives the task, if the run becomes one.
-    pub(crate) fn new(tasks: &Arc<Tasks>, new: NewTask, reply: oneshot::Sender<TaskView>) -> Arc<Self> {
+    /// Creates a promotion. The run becomes a task if it works longer than `after`. `reply` then receives the task.
+    pub(crate) fn new(
+        tasks: &Arc<Tasks>,
+        new: NewTask,
+        after: Option<Duration>,
+        reply: oneshot::Sender<TaskView>,
+    ) -> Arc<Self> {
         Arc::new(Self {
-            when: Promoting::new(tasks.config.promote_after),
+            when: Promoting::new(after),
             tasks: Arc::clone(tasks),
             pending: Mutex::new(Some((new, reply))),
             writer: OnceLock::new(),

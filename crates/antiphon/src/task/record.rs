@@ -8,13 +8,25 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
+    Tasks,
     store::Unreadable,
     view::{Ended, TaskStatus, TaskView},
 };
-use crate::{base::now_millis, protocol::Revision, run::Claimed, telemetry};
+use crate::{
+    base::now_millis,
+    protocol::Revision,
+    run::{Channels, Claimed},
+    telemetry,
+};
 
-/// The record format that this version writes.
-pub(super) const FORMAT: u32 = 1;
+/// The newest record format that this version reads and writes.
+pub(super) const FORMAT: u32 = 2;
+
+/// Returns the format of a record. Only a record with channels needs the newer format: version 0.1.0 would ignore the
+/// channels, and end the run at its next question.
+pub(super) fn format(channels: Channels) -> u32 {
+    if channels.any() { FORMAT } else { 1 }
+}
 
 /// How many events a record keeps: the oldest and the newest ones.
 const EVENTS: usize = 128;
@@ -90,6 +102,18 @@ pub(crate) struct TaskRecord {
     /// because the journal contains its result.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) claims: BTreeMap<String, Claimed>,
+    /// The channels, besides the client, through which questions can be answered.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(crate) channels: Channels,
+    /// Whether the caller reads the result with the tool `task_result`, because its client does not follow tasks.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_read_with_a_tool: bool,
+    /// How long a question stays open, in milliseconds. `None` means until the run ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) question_life: Option<u64>,
+    /// The digests of answers that arrived through channels, by wire key.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) taken: BTreeMap<String, String>,
     /// The pieces of the record, if it is too large for a single record.
     #[serde(skip)]
     pub(super) apart: Option<Pieces>,
@@ -104,6 +128,13 @@ pub(crate) struct TaskRecord {
 pub(crate) struct Asked {
     pub(crate) key: String,
     pub(crate) request: Value,
+    /// The time until which it can be answered, in milliseconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) until: Option<u64>,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// A job and the time at which it is due.
@@ -198,8 +229,14 @@ impl TaskRecord {
         let count = self.put.entry(key.to_owned()).or_default();
         *count += 1;
         let wire = if *count == 1 { key.to_owned() } else { format!("{key}@{count}") };
-        self.asks.insert(wire.clone(), Asked { key: key.to_owned(), request });
+        let until = self.question_life.map(|life| now_millis().saturating_add(life));
+        self.asks.insert(wire.clone(), Asked { key: key.to_owned(), request, until });
         wire
+    }
+
+    /// Returns the time at which the first open question expires.
+    pub(super) fn questions_end(&self) -> Option<u64> {
+        self.asks.values().filter_map(|asked| asked.until).min()
     }
 
     /// Sets and returns the next job, due at `at`.
@@ -232,6 +269,7 @@ impl TaskRecord {
     pub(super) fn view(&self, version: u64) -> TaskView {
         TaskView {
             id: self.id.clone(),
+            owner: Tasks::owner(self.principal.as_deref()),
             tool: self.tool.clone(),
             status: self.status,
             message: self.message.clone(),
@@ -241,6 +279,9 @@ impl TaskRecord {
             poll: self.poll,
             asks: self.asks.iter().map(|(key, asked)| (key.clone(), self.traced(&asked.request))).collect(),
             ended: self.ended.clone(),
+            channels: self.channels,
+            is_read_with_a_tool: self.is_read_with_a_tool,
+            questions_end: self.questions_end(),
             version,
         }
     }
@@ -270,12 +311,12 @@ mod tests {
     #[test]
     fn record_of_a_newer_format_is_left_alone() {
         let (mut newer, mut journal) = (record(), record());
-        newer["v"] = json!(2);
+        newer["v"] = json!(3);
         journal["journal"]["v"] = json!(2);
         assert_eq!(read(&newer).unwrap_err(), Unreadable::NewerFormat);
         assert_eq!(read(&journal).unwrap_err(), Unreadable::NewerFormat);
         // A record that does not parse otherwise still has a version.
-        assert_eq!(read(&json!({"v": 2, "body": "new"})).unwrap_err(), Unreadable::NewerFormat);
+        assert_eq!(read(&json!({"v": 3, "body": "new"})).unwrap_err(), Unreadable::NewerFormat);
         assert_eq!(read(&json!({"v": 1})).unwrap_err(), Unreadable::Damaged);
     }
 

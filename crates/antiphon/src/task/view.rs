@@ -4,11 +4,13 @@ use rmcp::model::ErrorData;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::Owner;
 use crate::{
     error::Result,
     model::ContentBlock,
     output::ToolOutput,
     protocol::{Revision, reply::error_output},
+    run::Channels,
 };
 
 /// The status of a task.
@@ -50,6 +52,9 @@ impl TaskStatus {
 #[derive(Clone, Debug)]
 pub(crate) struct TaskView {
     pub(crate) id: String,
+    /// The owner, for links to the task's questions.
+    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only web pages need links"))]
+    pub(crate) owner: Owner,
     /// The name of the tool.
     pub(crate) tool: String,
     pub(crate) status: TaskStatus,
@@ -67,6 +72,12 @@ pub(crate) struct TaskView {
     /// The open questions, by wire key.
     pub(crate) asks: BTreeMap<String, Value>,
     pub(crate) ended: Option<Ended>,
+    /// The channels, besides the client, through which questions can be answered.
+    pub(crate) channels: Channels,
+    /// Whether the caller reads the result with the tool `task_result`.
+    pub(crate) is_read_with_a_tool: bool,
+    /// The time at which the first open question expires, in milliseconds since 1970.
+    pub(crate) questions_end: Option<u64>,
     /// A number that changes with every change of the task.
     pub(crate) version: u64,
 }

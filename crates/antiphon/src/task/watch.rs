@@ -80,11 +80,11 @@ impl Tasks {
     /// Announces a changed task to its waiters on every replica, and a cancellation also to the running leg.
     ///
     /// Clients of MCP 2026-07-28 poll, so no replica waits on their behalf. For their tasks, other replicas
-    /// receive only cancellations.
+    /// receive only cancellations. If a tool reads the result, any replica can have waiters.
     pub(super) async fn announce(&self, record: &TaskRecord, cancelled: bool) {
         let id = &record.id;
         self.heard(&News { id: id.to_owned(), cancelled });
-        if record.rounds && !cancelled {
+        if record.rounds && !cancelled && !record.is_read_with_a_tool {
             return;
         }
         let news = serde_json::to_vec(&News { id: id.to_owned(), cancelled }).unwrap_or_default();

@@ -125,6 +125,9 @@ impl TaskWriter {
                     return (record.cleaning, record.clone(), None);
                 }
                 let more = asks.keys().any(|key| record.answers.contains_key(key.as_str()));
+                // A loop can ask the same question again after it has expired. The new one gets its own time.
+                let now = now_millis();
+                record.asks.retain(|_, asked| asked.until.is_none_or(|until| until > now));
                 put(record, asks, &adapt);
                 if more {
                     // The leg continues in this process, so it stays held. A due job must not start another
@@ -140,6 +143,7 @@ impl TaskWriter {
                     record.set_status(TaskStatus::InputRequired);
                 }
                 record.job = None;
+                let due = [due, record.questions_end()].into_iter().flatten().min();
                 let push = due.map(|due| {
                     record.note("waits", format!("{} ms", due.saturating_sub(now_millis())));
                     record.next_job(due)

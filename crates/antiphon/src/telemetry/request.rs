@@ -120,7 +120,9 @@ impl RequestSpan {
             if let Some(uri) = about.uri {
                 span.set_attribute("mcp.resource.uri", uri.to_owned());
             }
-            if let Some(arguments) = about.arguments {
+            // The tools of the form receive users' answers and a key.
+            let is_secret = matches!(name, Some("ask_open" | "ask_answer"));
+            if let Some(arguments) = about.arguments.filter(|_| !is_secret) {
                 let arguments = serde_json::to_string(arguments).unwrap_or_default();
                 span.set_attribute("gen_ai.tool.call.arguments", arguments);
             }

@@ -6,39 +6,20 @@ use tokio::{
     task::JoinHandle,
 };
 
-use super::{Answers, Question, answers::ERROR};
+use super::{Answers, FormBehavior, HostProfile, Question, Revision, answers::ERROR};
 use crate::{
     error::{Error, Result},
-    protocol::revision::{ROUNDS, SESSION},
     server::Server,
 };
-
-/// The protocol revision that a test client uses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Revision {
-    /// MCP 2025-11-25: the client has a session, in which the server sends questions.
-    V2025_11_25,
-    /// MCP 2026-07-28: the client has no session. The server returns questions as a result that requires input.
-    V2026_07_28,
-}
-
-impl Revision {
-    /// Both protocol revisions that a test client can use, oldest first.
-    pub const BOTH: [Self; 2] = [Self::V2025_11_25, Self::V2026_07_28];
-
-    /// Returns the name of the revision in MCP, which is a date such as `2025-11-25`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::V2025_11_25 => SESSION,
-            Self::V2026_07_28 => ROUNDS,
-        }
-    }
-}
 
 /// A test client in the same process as the server, connected over a byte stream.
 pub struct Client {
     revision: Revision,
     capabilities: Value,
+    /// The host that the client behaves like, if any.
+    host: Option<HostProfile>,
+    /// The time after which the client cancels a request, if any.
+    limit: Option<Duration>,
     answers: Answers,
     meta: Value,
     lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
@@ -134,6 +115,44 @@ impl Client {
     ///
     /// Returns an error if the initialization of MCP 2025-11-25 fails.
     pub async fn connect_with(server: &Server, revision: Revision, capabilities: Value) -> Result<Self> {
+        Self::open(server, revision, capabilities, None).await
+    }
+
+    /// Connects to `server` as a client that behaves like `host`.
+    ///
+    /// The client declares the capabilities of the host. The client uses its scripted answers only for forms that the
+    /// host shows. If the profile has a time limit for calls, the client cancels a longer call, and the call fails.
+    /// [`HostProfile::model_view`] and [`HostProfile::app_view`] return the parts of a result that the host passes on.
+    ///
+    /// ```
+    /// use antiphon::{prelude::*, testing::{Client, HostProfile, Revision}};
+    /// use serde_json::json;
+    ///
+    /// # async fn add(_: &Ctx, _: ()) -> Result<String> { Ok("3 rows".to_owned()) }
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let server = Server::builder("rows", "1.0.0").tool(Tool::new("add", "Adds rows", add)).build()?;
+    /// for host in HostProfile::ALL.iter().copied() {
+    ///     let mut client = Client::connect_as(&server, Revision::V2025_11_25, host).await?;
+    ///     let talk = client.call("add", json!({})).await?;
+    ///     assert!(host.model_view(&talk.result).contains("3 rows"), "{}", host.title());
+    /// }
+    /// # Ok::<(), antiphon::Error>(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the initialization of MCP 2025-11-25 fails.
+    pub async fn connect_as(server: &Server, revision: Revision, host: HostProfile) -> Result<Self> {
+        Self::open(server, revision, host.capabilities(revision), Some(host)).await
+    }
+
+    async fn open(
+        server: &Server,
+        revision: Revision,
+        capabilities: Value,
+        host: Option<HostProfile>,
+    ) -> Result<Self> {
         let (near, far) = tokio::io::duplex(1 << 20);
         let server = server.clone();
         let serving = tokio::spawn(async move {
@@ -145,6 +164,8 @@ impl Client {
         let mut client = Self {
             revision,
             capabilities,
+            host,
+            limit: host.and_then(HostProfile::gives_up_after),
             answers: Answers::new(),
             meta: json!({}),
             lines: BufReader::new(reader).lines(),
@@ -159,7 +180,7 @@ impl Client {
             let hello = json!({
                 "protocolVersion": revision.as_str(),
                 "capabilities": client.capabilities,
-                "clientInfo": {"name": "antiphon-testing", "version": env!("CARGO_PKG_VERSION")},
+                "clientInfo": client.about(),
             });
             client.request("initialize", hello).await?;
             client.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await?;
@@ -171,6 +192,13 @@ impl Client {
     #[must_use]
     pub fn with_answers(mut self, answers: Answers) -> Self {
         self.answers = answers;
+        self
+    }
+
+    /// Sets the time after which the client cancels a request. Default: the limit of the [`HostProfile`], or none.
+    #[must_use]
+    pub fn with_limit(mut self, limit: Duration) -> Self {
+        self.limit = Some(limit);
         self
     }
 
@@ -231,7 +259,11 @@ impl Client {
             retry["inputResponses"] = json!({});
             for (key, request) in result["inputRequests"].as_object().into_iter().flatten() {
                 let question = Question::new(Some(key), request);
-                let answer = self.answers.answer(&question)?;
+                let Some(answer) = self.answer(&question)? else {
+                    return Err(Error::tool(format!(
+                        "the call did not finish: the client does not answer the question `{key}`"
+                    )));
+                };
                 if answer.get(ERROR).is_none() {
                     retry["inputResponses"][key] = answer;
                 }
@@ -303,8 +335,7 @@ impl Client {
         if self.revision == Revision::V2026_07_28 {
             meta["io.modelcontextprotocol/protocolVersion"] = self.revision.as_str().into();
             meta["io.modelcontextprotocol/clientCapabilities"] = self.capabilities.clone();
-            meta["io.modelcontextprotocol/clientInfo"] =
-                json!({"name": "antiphon-testing", "version": env!("CARGO_PKG_VERSION")});
+            meta["io.modelcontextprotocol/clientInfo"] = self.about();
         }
         if meta.is_null() {
             params.as_object_mut().map(|params| params.remove("_meta"));
@@ -323,8 +354,38 @@ impl Client {
         self.send(&json!({"jsonrpc": "2.0", "method": method, "params": params})).await
     }
 
+    fn about(&self) -> Value {
+        let name = self.host.map_or("antiphon-testing", HostProfile::name);
+        json!({"name": name, "version": env!("CARGO_PKG_VERSION")})
+    }
+
+    /// Returns the answer to a question, or `None` if the host does not answer it.
+    fn answer(&mut self, question: &Question) -> Result<Option<Value>> {
+        let is_form = question.method == "elicitation/create" && question.params["mode"] != "url";
+        let host = self.host.filter(|_| is_form);
+        Ok(match host.map(|host| host.form(&question.params["requestedSchema"])) {
+            Some(FormBehavior::Declines) => Some(json!({"action": "decline"})),
+            Some(FormBehavior::AcceptsEmpty) => Some(json!({"action": "accept", "content": {}})),
+            Some(FormBehavior::Undeclared) => {
+                Some(json!({ERROR: {"code": -32601, "message": "Method not found"}}))
+            }
+            Some(FormBehavior::Ignores) => None,
+            Some(FormBehavior::Shows) | None => Some(self.answers.answer(question)?),
+        })
+    }
+
     async fn exchange(&mut self, method: &str, params: Value, talk: &mut Talk) -> Result<Value> {
         let id = self.start(method, params).await?;
+        let Some(limit) = self.limit else { return self.response(id, talk).await };
+        if let Ok(response) = tokio::time::timeout(limit, self.response(id, talk)).await {
+            return response;
+        }
+        let reason = format!("no response within {limit:?}");
+        self.notify("notifications/cancelled", json!({"requestId": id, "reason": reason})).await?;
+        Err(Error::tool(format!("the client cancelled the request `{method}`: {reason}")))
+    }
+
+    async fn response(&mut self, id: u64, talk: &mut Talk) -> Result<Value> {
         loop {
             let message = self.receive().await?;
             match (message.get("method").and_then(Value::as_str), message.get("id")) {
@@ -333,8 +394,9 @@ impl Client {
                 }
                 (Some(_), Some(id)) => {
                     let question = Question::new(None, &message);
-                    let mut answer = self.answers.answer(&question)?;
+                    let answer = self.answer(&question)?;
                     talk.asked.push(question);
+                    let Some(mut answer) = answer else { continue };
                     let kind = if answer.get(ERROR).is_some() { "error" } else { "result" };
                     let answer = if kind == "error" { answer[ERROR].take() } else { answer };
                     self.send(&json!({"jsonrpc": "2.0", "id": id, kind: answer})).await?;
@@ -362,7 +424,8 @@ impl Client {
     }
 
     async fn receive(&mut self) -> Result<Value> {
-        let line = tokio::time::timeout(PATIENCE, self.lines.next_line()).await??;
+        let patience = self.limit.map_or(PATIENCE, |limit| limit + PATIENCE);
+        let line = tokio::time::timeout(patience, self.lines.next_line()).await??;
         let line = line.ok_or_else(|| Error::tool("the server closed the connection"))?;
         let message: Value = serde_json::from_str(&line)?;
         let answered = message["id"].as_u64().filter(|_| message.get("method").is_none());

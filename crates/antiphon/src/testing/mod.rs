@@ -1,7 +1,8 @@
 //! Support for tests of your tools.
 //!
-//! [`Client`] is a test client with scripted answers, for both protocol revisions. [`Replicas`] is a test harness that
-//! continues a run on a new replica after every question.
+//! [`Client`] is a test client with scripted answers, for both protocol revisions. [`HostProfile`] describes the hosts
+//! that a test client can behave like. [`Replicas`] is a test harness that continues a run on a new replica after every
+//! question.
 //!
 //! ```
 //! use antiphon::{prelude::*, testing::{Answers, Client, Revision}};
@@ -26,12 +27,23 @@
 //! # }).unwrap();
 //! ```
 
+// The CLI uses the profiles without the rest, with the private feature `__profiles`.
+#[cfg(feature = "testing")]
 mod answers;
+#[cfg(feature = "testing")]
 mod client;
+mod host;
+#[cfg(feature = "testing")]
 mod replicas;
+mod revision;
 
+#[cfg(feature = "testing")]
 pub use self::{
     answers::{Answers, Question},
-    client::{Client, Failed, Frame, Revision, Talk},
+    client::{Client, Failed, Frame, Talk},
     replicas::{Replicas, Report},
+};
+pub use self::{
+    host::{FormBehavior, HostProfile, ModelReads},
+    revision::Revision,
 };

@@ -85,11 +85,24 @@ pub struct Tool {
     pub(crate) has_headers: bool,
     /// The OAuth scopes that a caller needs.
     pub(crate) scopes: Vec<String>,
+    /// The clients that can see the tool.
+    pub(crate) visibility: Visibility,
     /// The validator of an output schema that was written by hand. The schema of a type needs none.
     output: Option<Validator>,
     forms: BTreeMap<String, Value>,
     /// The problems of the tool, reported when the server is built.
     problems: Vec<String>,
+}
+
+/// The clients that can see a tool. The `_meta` of a tool can restrict it further.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Visibility {
+    #[default]
+    Everyone,
+    /// Clients that can receive a waiting result: those that do not follow tasks, and those that show MCP Apps.
+    WithoutTasks,
+    /// Clients that show MCP Apps.
+    WithApps,
 }
 
 /// The validation of a tool's arguments.
@@ -172,6 +185,7 @@ impl Tool {
             tasks: TaskPolicy::default(),
             retry: None,
             scopes: Vec::new(),
+            visibility: Visibility::default(),
             forms: BTreeMap::new(),
             problems: problem.into_iter().collect(),
         }
@@ -315,6 +329,12 @@ impl Tool {
     #[must_use]
     pub fn elicits_value(mut self, key: impl Into<String>, schema: Value) -> Self {
         self.forms.insert(key.into(), schema);
+        self
+    }
+
+    /// Sets the clients that can see the tool. Default: all clients.
+    pub(crate) fn visible_to(mut self, visibility: Visibility) -> Self {
+        self.visibility = visibility;
         self
     }
 

@@ -5,6 +5,12 @@
     reason = "a test fails by panicking, and its helpers read better by value"
 )]
 
+#[cfg(feature = "http")]
+mod ask_page;
+mod asking;
+#[cfg(feature = "http")]
+mod asking_attacks;
+mod asking_clients;
 #[cfg(feature = "auth")]
 mod auth;
 mod bad_input;
@@ -30,6 +36,7 @@ mod lines;
 #[cfg(all(feature = "http", target_os = "linux"))]
 mod memory;
 mod notes;
+mod profiles;
 mod protocol;
 #[cfg(feature = "http")]
 mod replicas;

@@ -103,7 +103,10 @@ async fn tool_returns_a_dual_response_and_both_revisions_have_it() -> Result<()>
             );
             assert_eq!(text.contains("NOT shown"), rows > 15);
             assert_eq!(content[1]["type"], "resource_link");
+            assert!(text.contains(&format!("\nResult set {}: ", id(&talk.result))), "{text}");
             let structured = &talk.result["structuredContent"];
+            let wire = structured.to_string();
+            assert!(wire.len() <= PREVIEW_BYTES && wire.starts_with("{\"about\":\"Found "), "{wire}");
             assert_eq!(structured["metadata"]["total_count"], rows);
             assert_eq!(structured["results"].as_array().unwrap().len() as u64, rows.min(15));
             assert!(talk.result.to_string().len() < 3 * PREVIEW_BYTES);

@@ -3,7 +3,7 @@
 use antiphon::{
     http::HttpConfig,
     prelude::*,
-    results::{RESULT_META, RESULT_VIEWER, ResultTools},
+    results::{RESULT_META, RESULT_VIEWER, ResultTools, result_viewer},
     testing::{Failed, Revision},
 };
 use antiphon_results::{
@@ -139,8 +139,8 @@ async fn tools_that_bring_the_viewer_name_it_as_the_specification_and_as_older_h
         let listed = tools(&mut host(&server, revision).await?).await?;
         for name in ["people", "query_result"] {
             let meta = &listed.iter().find(|tool| tool["name"] == name).unwrap()["_meta"];
-            assert_eq!(meta["ui"]["resourceUri"], RESULT_VIEWER);
-            assert_eq!(meta["ui/resourceUri"], RESULT_VIEWER);
+            assert_eq!(meta["ui"]["resourceUri"], result_viewer());
+            assert_eq!(meta["ui/resourceUri"], result_viewer());
             assert!(meta["ui"].get("visibility").is_none(), "it is for models and for apps");
         }
     }
@@ -153,15 +153,122 @@ async fn viewer_is_a_listed_resource_that_may_connect_to_the_sets_and_nowhere_el
     for revision in Revision::BOTH {
         let mut client = host(&server, revision).await?;
         let listed = client.request("resources/list", json!({})).await?;
-        let read = client.request("resources/read", json!({"uri": RESULT_VIEWER})).await?;
+        let read = client.request("resources/read", json!({"uri": result_viewer()})).await?;
         assert_eq!(read["contents"][0]["text"], VIEWER);
+        assert_eq!(listed["resources"].as_array().unwrap().len(), 1);
         for described in [&listed["resources"][0], &read["contents"][0]] {
-            assert_eq!(described["uri"], RESULT_VIEWER);
+            assert_eq!(described["uri"], result_viewer());
             assert_eq!(described["mimeType"], "text/html;profile=mcp-app");
             let ui = &described["_meta"]["ui"];
             assert!(resource_meta().is_valid(ui), "{ui}");
             assert_eq!(ui["csp"], json!({"connectDomains": ["https://api.example.com:8443"]}));
         }
+    }
+    Ok(())
+}
+
+/// Hosts cache pages by URI. During an upgrade, a host can read the URI of one replica from another.
+#[tokio::test]
+async fn viewer_has_its_digest_in_its_uri_and_is_served_at_those_of_other_versions() -> Result<()> {
+    let digest = result_viewer().strip_prefix(RESULT_VIEWER).and_then(|rest| rest.strip_prefix('/')).unwrap();
+    assert!(digest.len() == 16 && digest.bytes().all(|byte| byte.is_ascii_hexdigit()), "{digest}");
+    let server = serve();
+    for revision in Revision::BOTH {
+        let mut client = host(&server, revision).await?;
+        for uri in [RESULT_VIEWER, &format!("{RESULT_VIEWER}/0123456789abcdef"), result_viewer()] {
+            let read = client.request("resources/read", json!({"uri": uri})).await?;
+            let content = &read["contents"][0];
+            assert_eq!((&content["uri"], &content["text"]), (&json!(uri), &json!(VIEWER)));
+            assert_eq!(content["mimeType"], "text/html;profile=mcp-app");
+            assert!(content["_meta"]["ui"]["csp"].is_object(), "{}", content["_meta"]);
+        }
+        for rest in ["/", "/not-a-digest", "s", "/0123456789abcdef/more"] {
+            let uri = format!("{RESULT_VIEWER}{rest}");
+            let read = client.request("resources/read", json!({"uri": uri})).await;
+            assert!(read.is_err(), "{uri}: {read:?}");
+        }
+    }
+    Ok(())
+}
+
+/// Some hosts pass nothing to the viewer if the answer has a link.
+#[tokio::test]
+async fn answer_has_a_link_unless_the_client_shows_the_viewer_with_it() -> Result<()> {
+    let server = Server::builder("people", "1.0.0")
+        .with_result_tools(ResultTools::new())
+        .with_results(results())
+        .tool(Tool::new("people", "Lists people", people).with_result_viewer())
+        .tool(Tool::new("plain", "Lists people without the viewer", people))
+        .build()?;
+    let kinds = |result: &Value| -> Vec<Value> {
+        result["content"].as_array().unwrap().iter().map(|block| block["type"].clone()).collect()
+    };
+    for revision in Revision::BOTH {
+        let mut apps = host(&server, revision).await?;
+        let shown = apps.call("people", json!({})).await?;
+        assert_eq!(kinds(&shown.result), ["text"]);
+        let id = shown.result["_meta"][RESULT_META]["id"].as_str().unwrap();
+        assert!(shown.text().contains(&format!("Result set {id}: ")), "{}", shown.text());
+        assert_eq!(kinds(&apps.call("plain", json!({})).await?.result), ["text", "resource_link"]);
+        let mut plain = connect(&server, revision).await?;
+        for tool in ["people", "plain"] {
+            assert_eq!(kinds(&plain.call(tool, json!({})).await?.result), ["text", "resource_link"]);
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn viewer_without_a_result_finds_the_newest_set_of_the_only_caller() -> Result<()> {
+    for revision in Revision::BOTH {
+        let server = serve();
+        let mut client = host(&server, revision).await?;
+        let none = client.call("result_manifest", json!({})).await?;
+        assert!(none.is_error());
+        assert_eq!(none.result["structuredContent"]["error"]["code"], "RESOURCE_NOT_FOUND");
+        for _ in 0..2 {
+            let made = client.call("people", json!({})).await?;
+            let found = client.call("result_manifest", json!({})).await?;
+            assert!(!found.is_error(), "{}", found.text());
+            let manifest = &found.result["structuredContent"];
+            assert_eq!(manifest["id"], made.result["_meta"][RESULT_META]["id"]);
+            assert_eq!(manifest["rows"], 250);
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn newest_set_over_http_is_that_of_the_authenticated_caller() -> Result<()> {
+    #[derive(Clone, Copy)]
+    struct Caller(&'static str);
+
+    let server = Server::builder("people", "1.0.0")
+        .with_result_tools(ResultTools::new())
+        .with_results(results())
+        .with_principal(|parts| parts.extensions.get::<Caller>().map(|caller| caller.0.to_owned()))
+        .tool(Tool::new("people", "Lists people", people).with_result_viewer())
+        .build()?;
+    let router = server.router(HttpConfig::default());
+    let call = async |caller: Option<&'static str>, tool: &str| -> Result<Value> {
+        let params = json!({"name": tool, "arguments": {}});
+        let mut request = post_with(Revision::V2026_07_28, "tools/call", params, apps());
+        if let Some(caller) = caller {
+            request.extensions_mut().insert(Caller(caller));
+        }
+        let body = router.clone().oneshot(request).await?.into_body().collect().await?.to_bytes();
+        let answer: Value = serde_json::from_slice(&body)?;
+        assert!(answer["result"].is_object(), "{tool}: {answer}");
+        Ok(answer["result"].clone())
+    };
+    let made = call(Some("ada"), "people").await?;
+    call(Some("grace"), "people").await?;
+    call(None, "people").await?;
+    let found = call(Some("ada"), "result_manifest").await?;
+    assert_eq!(found["structuredContent"]["id"], made["_meta"][RESULT_META]["id"], "{found}");
+    for (caller, code) in [(Some("eve"), "RESOURCE_NOT_FOUND"), (None, "INVALID_REQUEST")] {
+        let refused = call(caller, "result_manifest").await?;
+        assert_eq!(refused["structuredContent"]["error"]["code"], code, "{caller:?}: {refused}");
     }
     Ok(())
 }

@@ -84,26 +84,26 @@ async fn change(leg: Arc<Leg>, step: &'static str, seen: Seen) -> Result<String>
 }
 
 /// The body of a step that may be taken once.
-async fn change_once(leg: Arc<Leg>, step: &'static str, seen: Seen) -> Result<String> {
+pub(crate) async fn change_once(leg: Arc<Leg>, step: &'static str, seen: Seen) -> Result<String> {
     leg.effect_once(step, &seen.values).await
 }
 
 /// What the tool has seen of its steps.
 #[derive(Clone, Default)]
-struct Seen {
-    values: BTreeMap<String, String>,
-    unknown: Vec<String>,
+pub(crate) struct Seen {
+    pub(crate) values: BTreeMap<String, String>,
+    pub(crate) unknown: Vec<String>,
 }
 
 impl Seen {
-    fn add(&mut self, leg: &Leg, step: &str, value: String) -> Result<()> {
+    pub(crate) fn add(&mut self, leg: &Leg, step: &str, value: String) -> Result<()> {
         leg.saw(step, &value)?;
         self.values.insert(step.to_owned(), value);
         Ok(())
     }
 
     /// That nobody can know is something to go on with; that the store was away is not.
-    fn add_once(&mut self, leg: &Leg, step: &str, value: Result<String>) -> Result<()> {
+    pub(crate) fn add_once(&mut self, leg: &Leg, step: &str, value: Result<String>) -> Result<()> {
         match value {
             Ok(value) => self.add(leg, step, value),
             Err(error) if matches!(error.kind(), ErrorKind::Indeterminate(_)) => {

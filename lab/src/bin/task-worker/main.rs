@@ -1,4 +1,5 @@
-//! A process that serves tasks, or works on them, until it is killed: what `cargo xtask chaos tasks` kills.
+//! A process that serves tasks, or works on them, until it is killed: what `cargo xtask chaos tasks` and
+//! `cargo xtask chaos asking` kill.
 //!
 //! Called as `task-worker ROLE PLAN`, the plan in JSON. What it does to the world, it notes in a ledger outside of the store.
 
@@ -20,6 +21,7 @@ use tokio::net::TcpListener;
 
 mod broken;
 mod errand;
+mod inquiry;
 mod ledger;
 mod log;
 
@@ -49,6 +51,9 @@ struct Plan {
     breaks: Option<Break>,
     /// The token of the operators' routes, which front ends serve.
     token: String,
+    /// Whether it also has the tools of `cargo xtask chaos asking`, which ask users through a form of the server.
+    #[serde(default)]
+    asking: bool,
 }
 
 /// Short, so that there is much to take over.
@@ -105,13 +110,16 @@ fn server(plan: &Plan, backend: Backend, ledger: Arc<Ledger>, workers: usize) ->
     let tool = Tool::new("errand", "Changes the world, step by step", errand::errand)
         .with_tasks(TaskPolicy::Always)
         .needs_backend();
-    let server = Server::builder("errands", "1.0.0")
+    let mut server = Server::builder("errands", "1.0.0")
         .with_backend(backend)
         .with_seal(SealConfig::default().with_keys(plan.keys.parse()?))
         .with_limits(Limits::default().with_claim_heartbeat(Duration::from_millis(150)))
         .with_tasks(tasks)
         .with_state(ledger)
         .tool(tool);
+    if plan.asking {
+        server = inquiry::add_to(server);
+    }
     Ok(server.build()?)
 }
 

@@ -39,7 +39,7 @@ pub(super) struct Run {
 
 /// A client of its own thread.
 #[derive(Debug)]
-pub(super) struct Client {
+pub(crate) struct Client {
     fronts: Vec<Connection>,
     hosts: Vec<String>,
     rng: Rng,
@@ -63,7 +63,7 @@ enum Habit {
 }
 
 impl Client {
-    pub(super) fn new(fronts: &[SocketAddr], rng: Rng, patience: Duration) -> Self {
+    pub(crate) fn new(fronts: &[SocketAddr], rng: Rng, patience: Duration) -> Self {
         Self {
             hosts: fronts.iter().map(ToString::to_string).collect(),
             fronts: fronts.iter().map(|address| Connection::new(*address)).collect(),
@@ -193,7 +193,7 @@ impl Client {
     }
 
     /// The runs that operators see as neither ended nor waiting for a person.
-    pub(super) fn stranded(&self, token: &str) -> Result<Vec<String>> {
+    pub(crate) fn stranded(&self, token: &str) -> Result<Vec<String>> {
         let (mut stranded, mut after) = (Vec::new(), String::new());
         loop {
             let mut request = Message::post(&self.hosts[0], &[], Vec::new());

@@ -12,28 +12,28 @@ use serde_json::{Value, json};
 use crate::server;
 
 /// How many workers there are, and how many front ends.
-pub(super) const WORKERS: usize = 3;
-pub(super) const FRONTS: usize = 2;
+pub(crate) const WORKERS: usize = 3;
+pub(crate) const FRONTS: usize = 2;
 
 /// Front ends and workers; all are killed when it goes out of scope.
 #[derive(Debug)]
-pub(super) struct Crew {
+pub(crate) struct Crew {
     binary: PathBuf,
     plan: Value,
     log: PathBuf,
     rng: Rng,
     members: Vec<Member>,
     /// Who died, by our hand or by its own.
-    pub(super) deaths: Vec<Death>,
+    pub(crate) deaths: Vec<Death>,
     /// How many died by our hand, and how many between an effect and its record.
-    pub(super) killed: u64,
-    pub(super) fallen: u64,
+    pub(crate) killed: u64,
+    pub(crate) fallen: u64,
 }
 
 /// The end of a process.
 #[derive(Clone, Debug)]
-pub(super) struct Death {
-    pub(super) process: String,
+pub(crate) struct Death {
+    pub(crate) process: String,
 }
 
 #[derive(Debug)]
@@ -56,7 +56,7 @@ fn name(role: &str, number: usize, start: u32) -> String {
 }
 
 impl Crew {
-    pub(super) fn start(
+    pub(crate) fn start(
         binary: PathBuf,
         plan: Value,
         log: &Path,
@@ -76,8 +76,18 @@ impl Crew {
     }
 
     /// Kills one of them, and starts it again at once.
-    pub(super) fn replace_one(&mut self) -> Result<()> {
+    pub(crate) fn replace_one(&mut self) -> Result<()> {
         let index = self.rng.usize(..self.members.len());
+        self.replace(index)
+    }
+
+    /// Kills this front end, and starts it again at once.
+    pub(crate) fn replace_front(&mut self, number: usize) -> Result<()> {
+        let is_meant = |member: &Member| member.role == "front" && member.number == number;
+        self.members.iter().position(is_meant).map_or(Ok(()), |index| self.replace(index))
+    }
+
+    fn replace(&mut self, index: usize) -> Result<()> {
         let mut member = self.members.swap_remove(index);
         kill(&mut member.child);
         self.killed += 1;
@@ -85,7 +95,7 @@ impl Crew {
     }
 
     /// Starts those again that died over an effect. Nobody else may end by itself.
-    pub(super) fn check(&mut self) -> Result<()> {
+    pub(crate) fn check(&mut self) -> Result<()> {
         for index in (0..self.members.len()).rev() {
             if let Some(status) = self.members[index].child.try_wait()? {
                 let member = self.members.swap_remove(index);
@@ -141,7 +151,7 @@ fn kill(child: &mut Child) {
 }
 
 /// Milliseconds of this machine's clock.
-pub(super) fn now() -> u64 {
+pub(crate) fn now() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

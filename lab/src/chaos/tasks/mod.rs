@@ -17,11 +17,11 @@ use crate::project::{Profile, Project};
 use crate::server;
 use crate::services::{Backend, Host, Stop};
 
-mod client;
-mod crew;
+pub(super) mod client;
+pub(super) mod crew;
 mod evidence;
 mod laws;
-mod notes;
+pub(super) mod notes;
 mod report;
 
 use self::client::{Client, Run};

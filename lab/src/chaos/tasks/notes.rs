@@ -9,16 +9,16 @@ use serde::Deserialize;
 
 /// One line of the ledger. Times are milliseconds of this machine's clock.
 #[derive(Debug, Deserialize)]
-pub(super) struct Line {
-    pub(super) at: u64,
-    pub(super) process: String,
-    pub(super) note: Note,
+pub(crate) struct Line {
+    pub(crate) at: u64,
+    pub(crate) process: String,
+    pub(crate) note: Note,
 }
 
 /// What happened.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Note {
+pub(crate) enum Note {
     /// A leg has begun.
     Leg { run: String, leg: String },
     /// A step that may be taken once was claimed and is being taken.
@@ -39,12 +39,12 @@ pub(super) enum Note {
 }
 
 /// Reads the whole ledger.
-pub(super) fn read(path: &Path) -> Result<Vec<Line>> {
+pub(crate) fn read(path: &Path) -> Result<Vec<Line>> {
     let text = fs::read_to_string(path).with_context(|| format!("could not read {}", path.display()))?;
     parse(&text)
 }
 
-pub(super) fn parse(text: &str) -> Result<Vec<Line>> {
+pub(crate) fn parse(text: &str) -> Result<Vec<Line>> {
     // A process may be writing the last line.
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
     let lines = whole.lines().map(|line| serde_json::from_str(line).with_context(|| line.to_owned()));

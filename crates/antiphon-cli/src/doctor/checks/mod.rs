@@ -2,6 +2,7 @@
 
 mod connecting;
 mod declared;
+pub(crate) mod host;
 mod schemas;
 mod tools;
 mod web;

@@ -48,7 +48,7 @@ impl Inner {
             Ok(begun) => self.keep_begun(&mut resource, begun, lineage).await,
             Err(error) => Err(error),
         };
-        let (begun, cut) = match kept {
+        let (begun, preview) = match kept {
             Ok(kept) => kept,
             Err(error) => {
                 self.discard(&resource).await;
@@ -72,7 +72,7 @@ impl Inner {
         // From here on, the caller gets the set or an error.
         unanswered.answered();
         match outcome {
-            Ok(Ok(Ok(ready))) => Ok(self.respond(&ready, cut)),
+            Ok(Ok(Ok(ready))) => Ok(self.respond(&ready, &preview)),
             // No caller knows the set yet, so it is deleted, and the error is the answer.
             Ok(Ok(Err(error))) => {
                 let _ = self.options.store.delete(&resource.id, Removal::Deleted).await;
@@ -82,7 +82,7 @@ impl Inner {
             Ok(Err(_)) => Err(DualResponseError::NotFound),
             Err(_) => {
                 resource.total_count = resource.total_count.max(begun.progress.borrow().rows);
-                Ok(self.respond(&resource, cut))
+                Ok(self.respond(&resource, &preview))
             }
         }
     }
@@ -93,20 +93,18 @@ impl Inner {
         resource: &mut Resource,
         begun: SnapshotWrite,
         lineage: Option<Lineage>,
-    ) -> Result<(SnapshotWrite, crate::response::Omitted)> {
+    ) -> Result<(SnapshotWrite, Preview)> {
         check_width(&begun.columns)?;
-        let limits = &self.options.limits;
-        let preview = Preview::new(&begun.sample, &begun.columns, self.bounds(limits.preview_bytes))
-            .map_err(|error| DualResponseError::Query(error.into()))?;
+        let mut preview = self.preview(resource, &begun.sample, &begun.columns, lineage.as_ref())?;
         resource.columns.clone_from(&begun.columns);
         resource.sorts = self.snapshots()?.capabilities().queries;
         resource.total_count = begun.progress.borrow().rows.max(begun.sample.len() as u64);
-        resource.sample_data = preview.rows;
+        resource.sample_data = std::mem::take(&mut preview.rows);
         let mut state = SnapshotState::writing(self.now());
         state.lineage = lineage;
         resource.snapshot = Some(state);
         self.options.store.save(resource.clone()).await?;
-        Ok((begun, preview.cut))
+        Ok((begun, preview))
     }
 
     /// Stops all writes of this process. Each set fails with this reason.

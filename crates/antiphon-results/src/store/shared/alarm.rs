@@ -121,6 +121,10 @@ impl Shared {
                 self.remove(&record.key, record.revision).await?;
                 Ok(None)
             }
+            "newest" => {
+                self.remove(&record.key, record.revision).await?;
+                Ok(None)
+            }
             _ => Ok(None),
         }
     }

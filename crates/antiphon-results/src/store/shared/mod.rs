@@ -8,6 +8,8 @@
 //! - `results/ends/<id>`, a record that expires: the alarm. It only triggers a check of the set.
 //! - `results/rows/<id>`, a log with one entry for each row.
 //!
+//! `results/newest/<digest of a caller>` is a record that expires: the ID of the caller's newest set.
+//!
 //! Invariant: rows exist only while a set, an alarm or a tombstone exists, and the last of the three removes the rows.
 //! So the alarm is set before the first row, and removed after the last.
 //!
@@ -18,6 +20,7 @@
 mod again;
 mod alarm;
 mod lane;
+mod newest;
 mod record;
 mod rows;
 
@@ -225,6 +228,14 @@ impl ResourceStore for SharedStore {
             Some(id) => self.shared.rows(id, offset, limit).await,
             None => Ok(Rows::new()),
         }
+    }
+
+    async fn set_newest(&self, caller: &str, id: &str) -> Result<()> {
+        self.shared.set_newest(caller, Id::made(id)?).await
+    }
+
+    async fn newest(&self, caller: &str) -> Result<Option<String>> {
+        self.shared.newest(caller).await
     }
 
     fn is_shared(&self) -> bool {

@@ -47,6 +47,21 @@ async fn is_empty(memory: &Memory, ids: &[&str]) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
+async fn newest_set_is_seen_by_all_replicas_and_leaves_nothing() {
+    let memory = Memory::default();
+    let (one, other) = (open(&memory), open(&memory));
+    assert_eq!(other.newest("ada").await.unwrap(), None);
+    one.set_newest("ada", "rs_1").await.unwrap();
+    one.set_newest("ada", "rs_2").await.unwrap();
+    assert_eq!(other.newest("ada").await.unwrap().as_deref(), Some("rs_2"));
+    assert_eq!(other.newest("eve").await.unwrap(), None);
+    advance(HOUR).await;
+    assert_eq!(other.newest("ada").await.unwrap(), None);
+    assert!(other.find_expired(Utc::now()).await.unwrap().is_empty());
+    assert!(is_empty(&memory, &[]).await);
+}
+
+#[tokio::test(start_paused = true)]
 async fn nothing_is_left_when_the_tombstone_is_forgotten() {
     let memory = Memory::default();
     let store = open(&memory).with_tombstones(HOUR);

@@ -113,7 +113,9 @@ pub async fn claims_are_divided_among_racers(stores: &Stores) {
     const RECORDS: usize = 40;
     let (one, two) = (stores.open().await, stores.open().await);
     for number in 0..RECORDS {
-        one.create(&format!("key/{number}"), Bytes::new(), Some(SHORT)).await.unwrap();
+        let created = one.create(&format!("key/{number}"), Bytes::new(), Some(SHORT)).await;
+        // A faulty backend can retry until the record has expired, and then does not know whether it created it.
+        assert!(created.is_ok() || !stores.is_exact(), "{created:?}");
     }
     let mut racers = JoinSet::new();
     for store in [&one, &two, &one, &two] {

@@ -101,6 +101,8 @@ impl Handler {
                 let support = match policy {
                     TaskPolicy::Never => "forbidden",
                     TaskPolicy::WhenLong => "optional",
+                    // A client that does not follow tasks reads the result with a tool.
+                    TaskPolicy::Always if self.service.asking.is_some() => "optional",
                     TaskPolicy::Always => "required",
                 };
                 tool["execution"] = json!({"taskSupport": support});

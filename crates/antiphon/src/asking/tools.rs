@@ -1,0 +1,254 @@
+//! The tools with which models read and cancel runs that continue on the server, and show their questions.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{Caller, forms, no_task, shown_id, stored_id, waiting::about_task};
+use crate::{
+    ctx::{Ctx, Elicited},
+    error::{Capability, ErrorKind, Result},
+    model::ToolAnnotations,
+    protocol::UI_META,
+    run::{Channel, Channels},
+    task::{Cancelled, Ended, TaskView},
+    tool::{TaskPolicy, Tool, ToolOutput, Visibility},
+    url_elicitation::{CONTEXT_META, KEY_META},
+};
+
+const RESULT: &str = "Returns the result of a tool call that has not finished, or says what to do next. Call it with the task ID from a NOT FINISHED or STILL WORKING answer.";
+
+const CANCEL: &str =
+    "Cancels a tool call that has not finished. Call it only if the user no longer wants the result.";
+
+const QUESTION: &str = "Shows the user the form with the question of a tool call. Call it if a NOT FINISHED answer says so. Then end your turn.";
+
+/// The `_meta` key for the app of a tool that hosts from before the final specification read.
+const LEGACY_META: &str = "ui/resourceUri";
+
+/// How long `task_result` waits for the run, in seconds.
+const WAIT: u64 = 10;
+const MAX_WAIT: u64 = 20;
+
+/// How long the tools can take. The time in which they wait for users does not count.
+const TIMEOUT: Duration = Duration::from_secs(5 * 60);
+
+/// How often `task_result` asks the user in one call. A client limits the number of rounds of a call.
+const MAX_QUESTIONS: usize = 8;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Which {
+    /// The task: its ID from an earlier answer, like t_….
+    id: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Shown {
+    /// The task: its ID from an earlier answer, like t_….
+    id: String,
+    /// Whether to return a link to a web page with the question. Only if the user does not see the form.
+    #[serde(default)]
+    link: bool,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Wanted {
+    /// The task: its ID from an earlier answer, like t_….
+    id: String,
+    /// How long to wait for the result, in seconds: at most 20. Default: 10.
+    #[schemars(range(max = 20))]
+    wait: Option<u64>,
+}
+
+/// Returns the tools for clients that can receive waiting results.
+pub(super) fn tools(visibility: Visibility) -> Vec<Tool> {
+    let annotations = |title: &str| ToolAnnotations::with_title(title).open_world(false);
+    let tools = [
+        Tool::new("task_result", RESULT, task_result)
+            .with_annotations(annotations("Read the result of a task").read_only(true)),
+        Tool::new("task_cancel", CANCEL, task_cancel)
+            .with_annotations(annotations("Cancel a task").destructive(true).idempotent(true)),
+    ];
+    tools.map(|tool| tool.with_timeout(TIMEOUT).with_tasks(TaskPolicy::Never).visible_to(visibility)).into()
+}
+
+/// Returns the tool that shows the form at `uri`.
+pub(super) fn question(uri: &str) -> Tool {
+    let annotations = ToolAnnotations::with_title("Show a question").read_only(true).open_world(false);
+    Tool::new("task_question", QUESTION, task_question)
+        .with_annotations(annotations)
+        .with_meta(UI_META, json!({"resourceUri": uri}))
+        .with_meta(LEGACY_META, uri)
+        .with_timeout(TIMEOUT)
+        .with_tasks(TaskPolicy::Never)
+        .visible_to(Visibility::WithApps)
+}
+
+/// A question of a task, as this call asks it.
+#[derive(Debug, Serialize, Deserialize)]
+struct Question {
+    /// The question's key in the task.
+    wire: String,
+    /// The key that the tool's author has chosen. Clients can have a form for it.
+    key: String,
+    message: String,
+    schema: Value,
+    context: Option<Value>,
+}
+
+/// Returns the result of a task, or the next step. If only the client of this call can show the open questions, asks
+/// them.
+///
+/// On 2026-07-28 this function runs again from the top after each question. The questions to ask are therefore read in
+/// a step: on replay it returns the same questions, even if the task has changed meanwhile. Delivering an answer is a
+/// step, too. The other reads of the task do not decide what is asked, so they can return something new on replay.
+async fn task_result(ctx: &Ctx, Wanted { id, wait }: Wanted) -> Result<ToolOutput> {
+    let caller = Caller::of(ctx)?;
+    let id = stored_id(&id);
+    caller.task(id).await?;
+    let wait = Duration::from_secs(wait.unwrap_or(WAIT).min(MAX_WAIT));
+    let mut asked = 0;
+    'task: while asked < MAX_QUESTIONS {
+        let questions = ctx.step("questions", || caller.questions(id, wait)).await?;
+        if questions.is_empty() {
+            break;
+        }
+        for question in questions {
+            asked += 1;
+            let Some(answer) = ask(ctx, &question).await? else { break 'task };
+            let answers = BTreeMap::from([(question.wire, answer)]);
+            // If the user has answered elsewhere meanwhile, the first answer counts.
+            let delivered = ctx.step("deliver", || caller.deliver_of_client(id, answers)).await?;
+            if !delivered {
+                return Err(no_task());
+            }
+        }
+    }
+    let mut view = caller.task(id).await?;
+    if view.status.is_final() {
+        return Ok(ended(view));
+    }
+    // The next step depends on the client of this call, which can differ from the client that started the run.
+    let Channels { app, page, client } = view.channels;
+    view.channels.app = app && ctx.run.client.shows_apps();
+    view.channels.page = page && caller.asking.has_page_for(&ctx.run.client);
+    view.channels.client = client && caller.shows_forms();
+    Ok(caller.asking.output(&view))
+}
+
+async fn task_cancel(ctx: &Ctx, Which { id }: Which) -> Result<ToolOutput> {
+    let caller = Caller::of(ctx)?;
+    let id = stored_id(&id);
+    caller.task(id).await?;
+    let shown = shown_id(id);
+    let text = match caller.tasks.cancel(&caller.owner, id).await?.ok_or_else(no_task)? {
+        Cancelled::Now(view) => format!("The run of `{}` is cancelled (task {shown}).", view.tool),
+        Cancelled::Before(view) => {
+            format!("The task {shown} has already ended: its status is `{}`.", view.status.name())
+        }
+    };
+    Ok(ToolOutput::text(text))
+}
+
+async fn task_question(ctx: &Ctx, Shown { id, link }: Shown) -> Result<ToolOutput> {
+    let caller = Caller::of(ctx)?;
+    let mut view = caller.task(stored_id(&id)).await?;
+    if forms(&view).next().is_none() {
+        return Ok(caller.asking.output(&view));
+    }
+    let id = shown_id(&view.id);
+    let call = format!("{{\"id\":\"{id}\"}}");
+    view.channels.page &= caller.asking.has_page_for(&ctx.run.client);
+    let page = if link { caller.asking.page_step(&view, true) } else { None };
+    let about = match page {
+        Some(page) => format!(
+            "{page}\nOnly the user can answer. End your turn now. When the user says that the question is answered, call `task_result` with {call}."
+        ),
+        None if link => format!(
+            "The server has no web page for this question (task {id}). Tell the user to answer it in the form, and end your turn. When the user says that the form is answered, call `task_result` with {call}."
+        ),
+        None => format!(
+            "The form is shown to the user (task {id}). Only the user can answer it. End your turn now. When the user says that the form is answered, call `task_result` with {call}."
+        ),
+    };
+    Ok(about_task(&view, &about))
+}
+
+impl Caller<'_> {
+    /// Returns whether the client of this call can show questions itself.
+    fn shows_forms(&self) -> bool {
+        self.ctx.run.client.supports(Capability::Elicitation)
+    }
+
+    /// Waits until the task has ended or asks something new. Returns the questions that the client of this call must
+    /// show.
+    async fn questions(&self, id: &str, wait: Duration) -> Result<Vec<Question>> {
+        let Some(view) = self.tasks.get(&self.owner, id).await? else { return Ok(Vec::new()) };
+        let asks = |view: &TaskView| view.channels.client && self.shows_forms();
+        // A question that the user must answer elsewhere is not new: wait for its answer.
+        let known: BTreeSet<String> =
+            if asks(&view) { BTreeSet::new() } else { view.asks.keys().cloned().collect() };
+        let view = self.settled(view, &known, wait).await?.filter(asks);
+        Ok(view.iter().flat_map(forms).map(|(wire, request)| Question::new(wire, request)).collect())
+    }
+
+    /// Stores answers that the client of this call has returned. Returns whether the task exists.
+    async fn deliver_of_client(&self, id: &str, answers: BTreeMap<String, Value>) -> Result<bool> {
+        Ok(self.deliver(id, answers, Channel::Client).await?.is_some())
+    }
+}
+
+impl Question {
+    fn new(wire: &str, request: &Value) -> Self {
+        let params = &request["params"];
+        let meta = &params["_meta"];
+        Self {
+            wire: wire.to_owned(),
+            key: meta[KEY_META].as_str().unwrap_or("answer").to_owned(),
+            message: params["message"].as_str().unwrap_or_default().to_owned(),
+            schema: params["requestedSchema"].clone(),
+            context: meta.get(CONTEXT_META).cloned(),
+        }
+    }
+}
+
+/// Asks the user through the client of this call. Returns `None` without a valid answer, so that the question stays
+/// open.
+async fn ask(ctx: &Ctx, question: &Question) -> Result<Option<Value>> {
+    let form = ctx.elicit_value(&question.key, question.message.as_str(), question.schema.clone());
+    let form = match &question.context {
+        Some(context) => form.context(context),
+        None => form,
+    };
+    match form.await {
+        Ok(Elicited::Accept(answer)) => Ok(Some(json!({"action": "accept", "content": answer.value}))),
+        Ok(Elicited::Decline(_)) => Ok(Some(json!({"action": "decline"}))),
+        Ok(Elicited::Cancel(_)) => Ok(Some(json!({"action": "cancel"}))),
+        Err(error) => match error.kind() {
+            ErrorKind::InvalidAnswer { .. }
+            | ErrorKind::Unanswered
+            | ErrorKind::Client { .. }
+            | ErrorKind::Unsupported(_) => Ok(None),
+            _ => Err(error),
+        },
+    }
+}
+
+/// Returns the output of a task that has ended, as its tool returned it.
+fn ended(view: TaskView) -> ToolOutput {
+    match view.ended {
+        Some(Ended::Output(output)) => output.into(),
+        Some(Ended::Error { message, .. }) => ToolOutput::error(message),
+        Some(Ended::Cancelled) | None => {
+            ToolOutput::text(format!("The run of `{}` was cancelled. It has no result.", view.tool))
+        }
+    }
+}

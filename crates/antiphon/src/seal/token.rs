@@ -1,0 +1,71 @@
+//! Tokens for forms: short encrypted data, and the view key.
+
+use std::time::SystemTime;
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+
+use super::{OpenError, SealConfig, TIMES};
+
+/// The maximum length of a token, in bytes.
+const MAX_TOKEN: usize = 64 * 1024;
+
+impl SealConfig {
+    /// Encrypts short data for a client. It can be decrypted only with the same `binding`, which must begin with the
+    /// purpose of the data.
+    pub(crate) fn seal_token(&self, plain: &[u8], binding: &[u8]) -> String {
+        let mut body = self.times(SystemTime::now());
+        body.extend_from_slice(plain);
+        URL_SAFE_NO_PAD.encode(self.encrypt(&body, binding))
+    }
+
+    /// Decrypts short data, with any key of the ring. The data itself contains its expiry time, which the caller checks.
+    pub(crate) fn open_token(&self, token: &str, binding: &[u8]) -> Result<Vec<u8>, OpenError> {
+        if token.len() > MAX_TOKEN {
+            return Err(OpenError::TooLong);
+        }
+        let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|_| OpenError::Malformed)?;
+        Ok(self.decrypt(&bytes, binding)?.split_off(TIMES))
+    }
+
+    /// Returns the view key of the active encryption key: a secret that only the HTML of a form contains.
+    pub(crate) fn view_key(&self, audience: &str) -> String {
+        self.keys.view_key(audience)
+    }
+
+    /// Returns whether `given` is the view key of any key of the ring.
+    pub(crate) fn is_view_key(&self, given: &str, audience: &str) -> bool {
+        self.keys.is_view_key(given, audience)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seal::KeyRing;
+
+    #[test]
+    fn token_opens_only_with_its_binding() {
+        let seal = SealConfig::default();
+        let token = seal.seal_token(b"x", b"one purpose");
+        assert_eq!(seal.open_token(&token, b"one purpose").unwrap(), b"x");
+        assert_eq!(seal.open_token(&token, b"another").unwrap_err(), OpenError::Forged);
+    }
+
+    #[test]
+    fn view_key_is_accepted_from_every_key_of_the_ring_and_for_one_audience() {
+        let old = SealConfig::default().with_keys(KeyRing::new(1, [1; 32]));
+        let rotated =
+            SealConfig::default().with_keys(KeyRing::new(2, [2; 32]).with_decryption_key(1, [1; 32]));
+        let foreign = SealConfig::default();
+        let key = old.view_key("shop");
+        assert_eq!(key.len(), 32);
+        assert!(key.bytes().all(|digit| digit.is_ascii_hexdigit()));
+        assert_ne!(key, rotated.view_key("shop"), "the active key makes it");
+        assert!(rotated.is_view_key(&key, "shop") && rotated.is_view_key(&rotated.view_key("shop"), "shop"));
+        assert!(!rotated.is_view_key(&key, "bank") && !foreign.is_view_key(&key, "shop"));
+        let (longer, upper) = (format!("{key}0"), key.to_uppercase());
+        for wrong in ["", "__VIEW_KEY__", &key[..31], &longer, &upper] {
+            assert!(!old.is_view_key(wrong, "shop"), "{wrong}");
+        }
+    }
+}
