@@ -11,7 +11,7 @@ use super::seen::Ends;
 pub(super) struct Host {
     pub(super) name: &'static str,
     pub(super) title: &'static str,
-    /// Whether CI runs it.
+    /// Whether it is small enough to run by default.
     pub(super) light: bool,
     pub(super) install: Install,
     /// A script of `@SCRIPTS@` that must be in the folder with the packages.

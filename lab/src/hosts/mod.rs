@@ -34,7 +34,7 @@ const PROMPT: &str = "ANTIPHON-PLAN: call the tools of your plan.";
 /// Options of `cargo xtask hosts`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Run the light hosts, which CI runs: AI SDK, Gemini CLI and `mcpdo`. This is the default.
+    /// Run the light hosts: AI SDK, Gemini CLI and `mcpdo`. This is the default.
     #[arg(long, conflicts_with_all = ["all", "host"])]
     light: bool,
     /// Run all hosts. Their packages need 2.5 GB.
