@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -17,7 +18,9 @@ use crate::table::Table;
 /// What a tool author who needs only stdio may have to build.
 const BUDGET: usize = 110;
 const LONGEST_FILE: usize = 800;
+const DOCS: &str = "docs";
 pub(crate) const FEATURES: &str = "each feature alone, and none";
+const LICENCES: &str = "licences and bans";
 
 /// Options of `cargo xtask verify`.
 #[derive(Debug, clap::Args)]
@@ -36,7 +39,9 @@ type Check = fn(&mut Verification) -> Result<Outcome>;
 #[derive(Debug)]
 struct Verification {
     project: Project,
-    /// `None` until the step that starts them. They stop when the last step is done.
+    /// The services and models, while they start beside another step.
+    starting: Option<JoinHandle<Result<Fixtures>>>,
+    /// `None` until the step that waits for them. They stop when the last step is done.
     fixtures: Option<Fixtures>,
 }
 
@@ -52,8 +57,8 @@ enum Outcome {
 
 /// Runs all steps and stops at the first that fails.
 pub(crate) fn main(options: &Options) -> Result<()> {
-    let mut verification = Verification { project: Project::open()?, fixtures: None };
-    let quick: [(&str, Check); 13] = [
+    let mut verification = Verification { project: Project::open()?, starting: None, fixtures: None };
+    let steps: [(&str, Check); 16] = [
         ("format", |it| format(&it.project)),
         ("file sizes", |it| file_sizes(&it.project)),
         ("typos", |it| typos(&it.project)),
@@ -64,18 +69,19 @@ pub(crate) fn main(options: &Options) -> Result<()> {
         ("reference", |it| Ok(Outcome::Found(crate::reference::check(&it.project)?))),
         ("dependency budget", |it| budget(&it.project)),
         ("clippy, all features", |it| clippy_all(&it.project)),
+        (DOCS, docs),
         ("services and models", fixtures),
         ("tests", tests),
         ("doc tests", doc_tests),
-    ];
-    let slow: [(&str, Check); 3] = [
-        ("docs", |it| docs(&it.project)),
         (FEATURES, |it| Ok(Outcome::Found(each_feature(&it.project, light)?))),
-        ("licences and bans", |it| deny(&it.project)),
+        (LICENCES, |it| deny(&it.project)),
     ];
-    let slow =
-        slow.into_iter().filter(|(name, _)| !(options.quick || options.no_features && *name == FEATURES));
-    let steps = quick.into_iter().chain(slow);
+    let left_out = |name: &str| match name {
+        DOCS | LICENCES => options.quick,
+        FEATURES => options.quick || options.no_features,
+        _ => false,
+    };
+    let steps = steps.into_iter().filter(|(name, _)| !left_out(name));
 
     let mut table = Table::new(["verify", "seconds", "result"]);
     for (name, check) in steps {
@@ -110,16 +116,35 @@ fn format(project: &Project) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
+/// In CI, where nothing is built yet, `RUSTC_WORKSPACE_WRAPPER=clippy-driver` lets clippy build the programs that the
+/// next steps run. `cargo clippy` would check all dependencies first, and then the tests would build them.
 fn clippy_all(project: &Project) -> Result<Outcome> {
-    let arguments =
-        ["clippy", "--quiet", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"];
-    project::run(&mut cargo(project, &arguments))?;
+    let everything = ["--quiet", "--workspace", "--all-targets", "--all-features"];
+    if std::env::var_os("RUSTC_WORKSPACE_WRAPPER").is_some_and(|wrapper| wrapper == "clippy-driver") {
+        project::run(cargo(project, &["build"]).args(everything))?;
+        return Ok(Outcome::Found("ok, and built".into()));
+    }
+    project::run(cargo(project, &["clippy"]).args(everything).args(["--", "-D", "warnings"]))?;
+    Ok(Outcome::Passed)
+}
+
+/// Writes the docs of the libraries, and starts the servers and the models meanwhile.
+fn docs(verification: &mut Verification) -> Result<Outcome> {
+    verification.starting = Some(thread::spawn(Fixtures::start));
+    let project = &verification.project;
+    let mut command = cargo(project, &["test", "--quiet", "--doc", "--workspace", "--all-features"]);
+    command.env("RUSTDOC", project.root.join("xtask/rustdoc.sh"));
+    project::run(command.env("ANTIPHON_DOC_DIR", project.target.join("doc")))?;
     Ok(Outcome::Passed)
 }
 
 /// Starts the servers and the models that tests talk to. In CI nothing may be missing.
 fn fixtures(verification: &mut Verification) -> Result<Outcome> {
-    let fixtures = verification.fixtures.insert(Fixtures::start()?);
+    let started = match verification.starting.take() {
+        Some(starting) => starting.join().map_err(|_| anyhow::anyhow!("starting them panicked"))?,
+        None => Fixtures::start(),
+    };
+    let fixtures = verification.fixtures.insert(started?);
     if fixtures.started.missing.is_empty() {
         return Ok(Outcome::Passed);
     }
@@ -129,7 +154,7 @@ fn fixtures(verification: &mut Verification) -> Result<Outcome> {
 }
 
 fn tests(verification: &mut Verification) -> Result<Outcome> {
-    let Verification { project, fixtures } = verification;
+    let Verification { project, fixtures, .. } = verification;
     ensure!(
         cargo(project, &["nextest", "--version"]).output().is_ok_and(|output| output.status.success()),
         "cargo-nextest is missing; run `cargo install cargo-nextest --locked`"
@@ -152,18 +177,9 @@ fn tests_passed(project: &Project) -> Result<usize> {
 }
 
 fn doc_tests(verification: &mut Verification) -> Result<Outcome> {
-    let Verification { project, fixtures } = verification;
+    let Verification { project, fixtures, .. } = verification;
     let mut command = cargo(project, &["test", "--quiet", "--doc", "--workspace", "--all-features"]);
     project::run(command.envs(fixtures.iter().flat_map(|it| &it.started.variables)))?;
-    Ok(Outcome::Passed)
-}
-
-/// Builds the docs of the libraries, not of the programs.
-fn docs(project: &Project) -> Result<Outcome> {
-    // `--workspace` and `--examples` are only for speed: with them, cargo resolves the same features as for clippy and
-    // the tests, and uses what clippy has checked of the dependencies.
-    let arguments = ["doc", "--quiet", "--workspace", "--lib", "--examples", "--no-deps", "--all-features"];
-    project::run(cargo(project, &arguments).env("RUSTDOCFLAGS", "-D warnings"))?;
     Ok(Outcome::Passed)
 }
 

@@ -1,12 +1,7 @@
 //! The reporting server and its chat, on a real PostgreSQL; three replicas, one of which is killed.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::{
-    net::TcpListener as StdListener,
-    process::{Child, Command, Stdio},
-    sync::Mutex,
-    time::{Duration, Instant},
-};
+use std::{process::Stdio, sync::Mutex, time::Duration};
 
 use antiphon::http::HttpConfig;
 use antiphon_host::{Endpoint, Host};
@@ -22,7 +17,11 @@ use futures_util::{StreamExt as _, TryStreamExt as _};
 use institutions::{chat, data};
 use serde_json::{Value, json};
 use sqlx::PgPool;
-use tokio::net::TcpListener;
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    net::TcpListener,
+    process::{Child, Command},
+};
 
 const DATABASE: &str = "ANTIPHON_TEST_POSTGRES_URL";
 
@@ -103,34 +102,34 @@ struct Replica {
 }
 
 impl Replica {
-    /// Starts one and waits until it listens.
+    /// Starts one on a port that the system chooses, and reads its address from what it prints.
     async fn start(database: &str, store: &str, space: &str, base: &str) -> Self {
-        let port = StdListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let process = Command::new(env!("CARGO_BIN_EXE_institutions"))
+        let mut process = Command::new(env!("CARGO_BIN_EXE_institutions"))
             .args(["--database", database, "--store", store, "--space", space, "--base-url", base])
-            .args(["--http", &format!("127.0.0.1:{port}")])
-            .stderr(Stdio::null())
+            .args(["--http", "127.0.0.1:0"])
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
             .spawn()
             .unwrap();
-        let deadline = Instant::now() + Duration::from_secs(30);
-        while tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_err() {
-            assert!(Instant::now() < deadline, "a replica does not come up");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        Self { process, base: format!("http://127.0.0.1:{port}") }
+        let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
+        let mut printed = Vec::new();
+        let base = loop {
+            let line = tokio::time::timeout(Duration::from_secs(60), lines.next_line()).await;
+            let line = line.expect("a replica starts within 60 s").unwrap();
+            let line = line.unwrap_or_else(|| panic!("a replica ended: {printed:?}"));
+            if let Some(address) = line.strip_prefix("listening on ") {
+                break address.split_once("/mcp").unwrap().0.to_owned();
+            }
+            printed.push(line);
+        };
+        tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+        Self { process, base }
     }
 
     /// The set as this replica has it.
     fn set(&self, structured: &Value) -> ParsedDualResponse {
         let options = DualResponseClientOptions::new().with_base_url(format!("{}/resources", self.base));
         DualResponseClient::new(options).unwrap().parse_structured(structured).unwrap()
-    }
-}
-
-impl Drop for Replica {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 
@@ -155,8 +154,7 @@ async fn three_replicas(store: &str) {
     let page = b.set(&structured).fetch(FetchOptions::new().with_limit(10)).await.unwrap();
     assert_eq!((page.data.len(), page.total_count), (10, total));
     assert!(c.set(&structured).pin().await.unwrap());
-    a.process.kill().unwrap();
-    a.process.wait().unwrap();
+    a.process.kill().await.unwrap();
 
     // Nothing is lost: every row, in order, from either.
     let sort = Sort::descending("enrollment");
