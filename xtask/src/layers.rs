@@ -68,7 +68,7 @@ struct Graph {
 struct Figures {
     mutual: Vec<(String, String)>,
     upward: Vec<(String, String)>,
-    cycle: usize,
+    cycle: BTreeSet<usize>,
 }
 
 /// Prints the figures, and checks them.
@@ -96,7 +96,7 @@ pub(crate) fn main(options: &Options) -> Result<()> {
             graph.modules.len().to_string(),
             figures.mutual.len().to_string(),
             figures.upward.len().to_string(),
-            figures.cycle.to_string(),
+            figures.cycle.len().to_string(),
         ]);
         if options.show.as_ref() == Some(name) {
             show(graph, &figures);
@@ -128,6 +128,10 @@ fn show(graph: &Graph, figures: &Figures) {
                 println!("    {a} -> {b}");
             }
         }
+    }
+    println!("largest cycle:");
+    for (a, b) in graph.imports.iter().filter(|(a, b)| [a, b].iter().all(|it| figures.cycle.contains(it))) {
+        println!("    {} -> {}", graph.files[*a], graph.files[*b]);
     }
 }
 
@@ -163,7 +167,7 @@ fn compare(graphs: &BTreeMap<String, Graph>, limits: &BTreeMap<String, Limits>) 
         for (what, counted, limit) in [
             ("mutual_pairs", figures.mutual.len(), limit.mutual_pairs),
             ("upward_imports", figures.upward.len(), limit.upward_imports),
-            ("largest_cycle", figures.cycle, limit.largest_cycle),
+            ("largest_cycle", figures.cycle.len(), limit.largest_cycle),
         ] {
             if counted > limit {
                 problems.push(format!(
@@ -199,7 +203,7 @@ fn update(
             "\n[{name}]\nmutual_pairs = {}\nupward_imports = {}\nlargest_cycle = {}\n",
             lower(old.map(|it| it.mutual_pairs), figures.mutual.len()),
             lower(old.map(|it| it.upward_imports), figures.upward.len()),
-            lower(old.map(|it| it.largest_cycle), figures.cycle),
+            lower(old.map(|it| it.largest_cycle), figures.cycle.len()),
         );
         if !layers.is_empty() {
             text.push_str("layers = [\n");
@@ -304,9 +308,9 @@ impl Graph {
         order
     }
 
-    /// The number of files in the largest set in which each file imports each other one, directly or not. 1 if there is no
-    /// cycle.
-    fn largest_cycle(&self) -> usize {
+    /// The largest set of files in which each file imports each other one, directly or not. It has one file if there is
+    /// no cycle.
+    fn largest_cycle(&self) -> BTreeSet<usize> {
         let reach = |from: usize, forward: bool| {
             let (mut seen, mut open) = (BTreeSet::from([from]), vec![from]);
             while let Some(at) = open.pop() {
@@ -320,12 +324,14 @@ impl Graph {
             seen
         };
         let mut left: BTreeSet<usize> = (0..self.files.len()).collect();
-        let mut largest = 0;
+        let mut largest = BTreeSet::new();
         while let Some(first) = left.first().copied() {
             let back = reach(first, false);
             let cycle: BTreeSet<usize> = reach(first, true).intersection(&back).copied().collect();
-            largest = largest.max(cycle.len());
             left.retain(|file| !cycle.contains(file));
+            if cycle.len() > largest.len() {
+                largest = cycle;
+            }
         }
         largest
     }
@@ -439,7 +445,7 @@ mod tests {
         );
         let figures = graph.figures(&[]).unwrap();
         assert_eq!(figures.mutual, [("a".to_owned(), "b".to_owned())]);
-        assert_eq!((figures.upward.len(), figures.cycle), (1, 2));
+        assert_eq!((figures.upward.len(), figures.cycle.len()), (1, 2));
         let layers = [vec!["a".to_owned()], vec!["b".to_owned()], vec!["c".to_owned()]];
         assert_eq!(graph.figures(&layers).unwrap().upward.len(), 2);
         assert!(graph.figures(&layers[..2]).is_err(), "a module without a layer");

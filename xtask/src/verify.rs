@@ -229,6 +229,7 @@ fn budget(project: &Project) -> Result<Outcome> {
     for package in ["antiphon", "antiphon-results", "antiphon-host"] {
         without_snapshots(project, package)?;
     }
+    lean_command(project)?;
     Ok(Outcome::Found(format!("{} of {BUDGET} crates", crates.len())))
 }
 
@@ -254,6 +255,25 @@ fn without_snapshots(project: &Project, package: &str) -> Result<()> {
         "`{package}` builds {} without the feature `snapshot`; see `cargo tree -p {package} --features {}`",
         found.join(", "),
         others.join(",")
+    );
+    Ok(())
+}
+
+/// The databases and the examples that `antiphon serve` has with the features `backends` and `examples`.
+const HEAVY: [&str; 7] =
+    ["async-nats ", "checkout ", "institutions ", "onboarding ", "play_ttt ", "redis ", "sqlx "];
+
+/// Whoever installs the command builds neither a database client nor an example.
+fn lean_command(project: &Project) -> Result<()> {
+    let arguments = ["tree", "--package", "antiphon-cli", "--edges", "normal,build", "--prefix", "none"];
+    let tree = project::read(cargo(project, &arguments).args(["--format", "{p}"]))?;
+    let crates = unique_crates(&tree);
+    let heavy = |name: &&String| HEAVY.iter().any(|heavy| name.starts_with(heavy));
+    let found: Vec<&str> = crates.iter().filter(heavy).map(String::as_str).collect();
+    ensure!(
+        found.is_empty(),
+        "`antiphon-cli` builds {} by default; make them part of its feature `backends`",
+        found.join(", ")
     );
     Ok(())
 }

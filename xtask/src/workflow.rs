@@ -108,20 +108,22 @@ fn job<'a>(workflow: &'a str, name: &str) -> &'a str {
 
 #[test]
 fn every_published_artifact_is_checked_first_and_has_an_sbom_and_a_provenance() {
-    for name in ["publish-cli", "publish-image"] {
+    let dockerfile = include_str!("../../deploy/Dockerfile");
+    let jobs = [
+        ("publish-cli", "needs: [release, advisories, image, cli]", job(RELEASE, "cli")),
+        ("publish-image", "needs: [release, advisories, image]", dockerfile),
+    ];
+    for (name, needs, build) in jobs {
         let job = job(RELEASE, name);
         assert!(job.contains("startsWith(github.ref, 'refs/tags/v')"), "{name}");
-        assert!(job.contains("needs: [release, advisories, image]"), "{name}");
-        for needed in
-            ["id-token: write", "attestations: write", "anchore/sbom-action@", "sbom-path:", "--locked"]
-        {
-            let dockerfile = include_str!("../../deploy/Dockerfile");
-            assert!(
-                job.contains(needed) || (needed == "--locked" && dockerfile.contains(needed)),
-                "{name}: {needed}"
-            );
+        assert!(job.contains(needs), "{name}");
+        for needed in ["id-token: write", "attestations: write", "anchore/sbom-action@", "sbom-path:"] {
+            assert!(job.contains(needed), "{name}: {needed}");
         }
+        assert!(build.contains("cargo auditable build") && build.contains("--locked"), "{name}");
         assert_eq!(job.matches("actions/attest@").count(), 2, "{name}: provenance and SBOM");
     }
+    let files = job(RELEASE, "publish-files");
+    assert!(files.contains("needs: [publish-cli]") && files.contains("SHA256SUMS"), "{files}");
     assert!(job(RELEASE, "image").contains("anchore/scan-action@"), "the image is scanned");
 }

@@ -131,7 +131,7 @@ impl Connect {
     }
 }
 
-fn pairs(texts: &[String], between: char, form: &str) -> Result<BTreeMap<String, String>> {
+pub(crate) fn pairs(texts: &[String], between: char, form: &str) -> Result<BTreeMap<String, String>> {
     let pair = |text: &String| {
         let (name, value) = text.split_once(between)?;
         let name = name.trim();
@@ -142,7 +142,7 @@ fn pairs(texts: &[String], between: char, form: &str) -> Result<BTreeMap<String,
     texts.iter().map(|text| Ok(pair(text).ok_or_else(wrong)?)).collect()
 }
 
-fn may_be_called(name: &str) -> Result<()> {
+pub(crate) fn may_be_called(name: &str) -> Result<()> {
     if !is_name(name) {
         let message = format!("`{name}` is not a valid server name; use letters, digits, `-`, `_` and `.`");
         return Err(Misused(message).into());

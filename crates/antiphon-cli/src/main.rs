@@ -9,7 +9,9 @@ mod doctor;
 mod doorway;
 mod exit;
 mod global;
+mod install;
 mod new;
+mod pack;
 mod person;
 mod print;
 mod prompts;
@@ -63,6 +65,9 @@ enum Command {
     Runs(runs::Runs),
     Seal(seal::Seal),
     New(new::New),
+    Pack(pack::Pack),
+    Install(install::Install),
+    Uninstall(install::Uninstall),
     Serve(serve::Serve),
     Completions(completions::Completions),
 }
@@ -82,6 +87,9 @@ impl Command {
             Self::Runs(command) => command.run(app).await,
             Self::Seal(command) => command.run(app).await,
             Self::New(command) => command.run(app),
+            Self::Pack(command) => command.run(app),
+            Self::Install(command) => command.run(app),
+            Self::Uninstall(command) => command.run(app),
             Self::Serve(command) => Box::pin(command.run(app)).await,
             Self::Completions(command) => Ok(command.run()),
         }

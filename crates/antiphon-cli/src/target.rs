@@ -1,7 +1,7 @@
 //! Selects the server that a command uses, by its name, its URL or its program.
 
 use antiphon_host::{Endpoint, HttpEndpoint, Lifecycle};
-use antiphon_transport::revision;
+use antiphon_transport::revision::Revision;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 
@@ -45,10 +45,10 @@ const AUTHORIZATION: &str = "Authorization";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ProtocolChoice {
     /// Without sessions: the server sends questions in its responses.
-    #[value(name = revision::ROUNDS)]
+    #[value(name = Revision::Rounds.version())]
     Modern,
     /// With a session: the server sends questions during the call.
-    #[value(name = revision::SESSION)]
+    #[value(name = Revision::Session.version())]
     Legacy,
 }
 
@@ -56,8 +56,8 @@ impl ProtocolChoice {
     /// Returns the protocol revision, as the command line and the configuration name it.
     pub(crate) fn version(self) -> &'static str {
         match self {
-            Self::Modern => revision::ROUNDS,
-            Self::Legacy => revision::SESSION,
+            Self::Modern => Revision::Rounds.version(),
+            Self::Legacy => Revision::Session.version(),
         }
     }
 

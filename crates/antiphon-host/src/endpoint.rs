@@ -282,7 +282,7 @@ impl Endpoint {
             Lifecycle::Legacy => ClientLifecycleMode::Initialize,
             Lifecycle::Modern => modern(),
             Lifecycle::Auto => ClientLifecycleMode::Auto {
-                preferred_versions: vec![Revision::Rounds.protocol_version()],
+                preferred_versions: Revision::Rounds.protocol_versions(),
                 legacy_version: Some(Revision::Session.protocol_version()),
             },
         };
@@ -379,7 +379,7 @@ fn root_cause(error: ClientInitializeError) -> Cause {
 }
 
 fn modern() -> ClientLifecycleMode {
-    ClientLifecycleMode::Discover { preferred_versions: vec![Revision::Rounds.protocol_version()] }
+    ClientLifecycleMode::Discover { preferred_versions: Revision::Rounds.protocol_versions() }
 }
 
 /// Returns another mode to connect to a server whose revision is unknown. Each mode is tried once.

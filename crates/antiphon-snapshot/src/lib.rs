@@ -152,9 +152,9 @@ mod engine;
 mod error;
 mod ingest;
 mod inner;
-mod keeper;
 mod layout;
 mod read;
+mod snapshots;
 #[cfg(feature = "sql")]
 mod sql;
 mod store;
@@ -173,7 +173,7 @@ pub use self::{
     config::SnapshotConfig,
     error::{Error, Result},
     ingest::Batches,
-    keeper::Snapshots,
+    snapshots::Snapshots,
     store::Bucket,
 };
 

@@ -28,6 +28,8 @@ pub mod session;
 pub mod sse;
 #[cfg(feature = "guard")]
 pub mod streamable;
+#[doc(hidden)]
+pub mod text;
 #[cfg(feature = "trace")]
 pub mod trace;
 #[cfg(feature = "__websocket")]

@@ -1,9 +1,10 @@
 //! The protocol revisions (versions) of MCP, which are named by their dates.
 //!
 //! All crates of the workspace take the dates from this module. To support a new protocol revision, add its date to
-//! [`VERSIONS`], and return it from [`Revision::version`] and `Revision::protocol_version`. If a server asks questions
-//! in a new way, also add a variant to [`Revision`]. The compiler then reports each `match` that lacks the variant. It
-//! does not report comparisons, so also search for comparisons with `Revision`, such as `== Revision::Rounds`.
+//! [`VERSIONS`], and return it from [`Revision::version`] and `Revision::protocol_version`. The SDK must also have it.
+//! If a server asks questions in a new way, also add a variant to [`Revision`]. The compiler then reports each `match`
+//! that lacks the variant. It does not report comparisons, so also search for comparisons with `Revision`, such as
+//! `== Revision::Rounds`.
 
 #[cfg(feature = "__sdk")]
 use rmcp::model::ProtocolVersion;
@@ -59,6 +60,14 @@ impl Revision {
             Self::Rounds => ProtocolVersion::V_2026_07_28,
         }
     }
+
+    /// Returns all protocol revisions of [`VERSIONS`] in which a server asks questions in this way, newest first, as
+    /// values of the SDK.
+    #[cfg(feature = "__sdk")]
+    pub fn protocol_versions(self) -> Vec<ProtocolVersion> {
+        let known = ProtocolVersion::KNOWN_VERSIONS.iter().rev();
+        known.filter(|version| Self::of_published(version.as_str()) == Some(self)).cloned().collect()
+    }
 }
 
 #[cfg(test)]
@@ -85,5 +94,26 @@ mod tests {
             #[cfg(feature = "__sdk")]
             assert_eq!(revision.protocol_version().as_str(), revision.version());
         }
+    }
+
+    /// A server lists the versions of the SDK as its own.
+    #[cfg(feature = "__sdk")]
+    #[test]
+    fn versions_are_those_of_the_sdk() {
+        let known: Vec<&str> = ProtocolVersion::KNOWN_VERSIONS.iter().map(ProtocolVersion::as_str).collect();
+        assert_eq!(known, VERSIONS);
+    }
+
+    #[cfg(feature = "__sdk")]
+    #[test]
+    fn protocol_versions_start_with_the_newest_and_have_each_version_once() {
+        let mut all = Vec::new();
+        for revision in [Revision::Rounds, Revision::Session] {
+            let versions = revision.protocol_versions();
+            assert_eq!(versions.first(), Some(&revision.protocol_version()));
+            all.extend(versions.iter().map(|version| version.as_str().to_owned()));
+        }
+        all.reverse();
+        assert_eq!(all, VERSIONS);
     }
 }

@@ -8,9 +8,8 @@ pub use crate::asking::AskPage;
 pub use crate::{
     asking::AskPolicy,
     ctx::{Elicit, ElicitKey, ElicitUrl, ElicitValue, Elicited, ParseError, UrlElicited},
-    run::channels::Channel,
     url_elicitation::{
-        CONTEXT_META, ELICITATION_COMPLETE, ElicitationComplete, KEY_META, URL_ELICITATION_REQUIRED,
+        CONTEXT_META, Channel, ELICITATION_COMPLETE, ElicitationComplete, KEY_META, URL_ELICITATION_REQUIRED,
         UrlElicitation, UrlElicitationRequired,
     },
 };

@@ -6,6 +6,17 @@ use serde_json::json;
 
 use crate::seal::{Binding, KeyRing, Opened, SealConfig, SealedCall};
 
+/// Changes a token of a form or of the web page for answers as `data` says, and gives it to all readers: tickets, view
+/// keys, links, forms and cookies.
+///
+/// # Panics
+///
+/// Panics if a reader accepts a changed token, or a token that was not made for this reader.
+#[cfg(feature = "http")]
+pub fn tokens(data: &[u8]) {
+    crate::asking::page::fuzz::tokens(data);
+}
+
 /// Decrypts `data` as sealed state from a client, and also parses `data` as the content of a valid sealed state.
 ///
 /// # Panics

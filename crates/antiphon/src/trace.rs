@@ -8,7 +8,7 @@ use std::time::Instant;
 use antiphon_replay::{Entry, Journal, Key, Machine, Outcome};
 use serde_json::{Value, json};
 
-use crate::base::now_millis;
+use crate::{base::now_millis, url_elicitation::Channel};
 
 /// The key of the trace in the `_meta` of an answer.
 pub(crate) const META: &str = "antiphon/trace";
@@ -85,7 +85,19 @@ fn described(entry: &Entry, replayed: bool) -> Value {
         Outcome::Failed(_) => "failed",
         Outcome::Refused(_) => "refused",
     };
-    json!({"key": entry.key, "op": op(&entry.describe()), "outcome": outcome, "replayed": replayed})
+    let mut shown =
+        json!({"key": entry.key, "op": op(&entry.describe()), "outcome": outcome, "replayed": replayed});
+    if let Some(via) = via(entry) {
+        shown["via"] = via.into();
+    }
+    shown
+}
+
+/// Returns the channel through which a user answered: `client`, `app`, `page` or `relay`. Returns `None` if the entry is
+/// not the answer of a user.
+pub(crate) fn via(entry: &Entry) -> Option<&'static str> {
+    let Outcome::Answer(answer) = &entry.outcome else { return None };
+    matches!(op(&entry.describe()), "elicit" | "visit").then(|| Channel::of(answer).name())
 }
 
 /// Returns the operation: `step`, `fold`, `elicit`, `sample`, `visit` or `roots`. The rest of the description is

@@ -12,6 +12,65 @@ pub const KEY_META: &str = "antiphon/key";
 /// the fields.
 pub const CONTEXT_META: &str = "antiphon/elicit-context";
 
+/// The `_meta` key under which a form says that the model can relay its answer.
+pub(crate) const RELAY_META: &str = "antiphon/relay";
+
+/// The `_meta` key under which a stored answer names its [`Channel`]. Clients cannot set it.
+const CHANNEL_META: &str = "antiphon/channel";
+
+/// A way in which a user's answer reaches a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Channel {
+    /// The client showed the question itself (MCP elicitation).
+    Client,
+    /// The user answered in a form that the server provides as an MCP App.
+    App,
+    /// The user answered on a web page of the server.
+    Page,
+    /// The model delivered the answer ([`Elicit::relayed`](crate::elicitation::Elicit::relayed)). The server cannot
+    /// verify that the model asked the user.
+    Relay,
+}
+
+impl Channel {
+    /// Returns the channel of an answer. An answer without a mark came from the client.
+    pub(crate) fn of(answer: &Value) -> Self {
+        let mark = answer.get("_meta").and_then(|meta| meta.get(CHANNEL_META));
+        // A later version can have written a mark that this version does not know. It must not count as an answer that
+        // the client showed to its user, so it gets the channel that proves the least.
+        mark.map_or(Self::Client, |mark| Self::deserialize(mark).unwrap_or(Self::Relay))
+    }
+
+    /// Marks an answer with the channel, and replaces a mark that it already has.
+    pub(crate) fn mark(self, answer: &mut Value) {
+        let Some(object) = answer.as_object_mut() else { return };
+        match (self, object.get_mut("_meta").and_then(Value::as_object_mut)) {
+            (Self::Client, Some(meta)) => {
+                meta.remove(CHANNEL_META);
+            }
+            (Self::Client, None) => {}
+            (channel, Some(meta)) => {
+                meta.insert(CHANNEL_META.into(), channel.name().into());
+            }
+            (channel, None) => {
+                object.insert("_meta".into(), json!({ CHANNEL_META: channel.name() }));
+            }
+        }
+    }
+
+    /// Returns the name of the channel in stored answers, traces and metrics.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::App => "app",
+            Self::Page => "page",
+            Self::Relay => "relay",
+        }
+    }
+}
+
 /// The error code of `URLElicitationRequiredError` in MCP 2025-11-25. The user must visit web pages before the client
 /// repeats its request.
 pub const URL_ELICITATION_REQUIRED: i32 = -32042;

@@ -47,11 +47,51 @@ fn onboarding_with_a_page(auth: Auth) -> ServerBuilder {
 }
 // ANCHOR_END: page
 
+// ANCHOR: sign_in
+use antiphon::auth::{Issuer, OpenIdConnect};
+
+fn onboarding_with_sign_in(client_secret: &str) -> Result<ServerBuilder> {
+    let issuer = "https://login.example.com";
+    // MCP callers send tokens of the issuer. Visitors of the page sign in there.
+    let auth = Auth::builder("https://mcp.example.com/mcp").with_issuer(Issuer::new(issuer)).build()?;
+    let sign_in = OpenIdConnect::new(issuer, "onboarding-page", client_secret);
+    let page = AskPage::at("https://mcp.example.com").with_sign_in(sign_in);
+    Ok(Server::builder("onboarding", "1.0.0")
+        .with_auth(auth)
+        .with_asking(AskPolicy::default().with_page(page))
+        .tool(Tool::new("onboard", "Takes on a colleague", onboard)))
+}
+// ANCHOR_END: sign_in
+
 // ANCHOR: loopback
 fn on_the_machine_of_the_user() -> AskPolicy {
     AskPolicy::default().with_page(AskPage::loopback().open_browser(true))
 }
 // ANCHOR_END: loopback
+
+// ANCHOR: relay
+use antiphon::elicitation::Channel;
+
+#[derive(Deserialize, JsonSchema)]
+struct Shirt {
+    /// Which size?
+    size: String,
+}
+
+async fn order_shirt(ctx: &Ctx, _: ()) -> Result<String> {
+    let shirt = ctx.elicit::<Shirt>("Which shirt do you want?").relayed().await?.into_answer()?;
+    let note = if shirt.via() == Channel::Relay { ", not confirmed" } else { "" };
+    Ok(format!("ordered a shirt of size {}{note}", shirt.value.size))
+}
+
+fn shop() -> ServerBuilder {
+    Server::builder("shop", "1.0.0").with_asking(AskPolicy::default().with_relay(true)).tool(Tool::new(
+        "order_shirt",
+        "Orders a shirt",
+        order_shirt,
+    ))
+}
+// ANCHOR_END: relay
 
 // ANCHOR: policy
 use std::time::Duration;
@@ -87,7 +127,7 @@ async fn run_waits_for_the_form(server: &Server) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use antiphon::{auth::Issuer, testing::Answers};
+    use antiphon::testing::Answers;
 
     use super::*;
 
@@ -111,11 +151,26 @@ mod tests {
         Ok(())
     }
 
+    #[tokio::test]
+    async fn model_relays_an_answer() -> Result<()> {
+        let server = shop().build()?;
+        for revision in Revision::BOTH {
+            let mut client = Client::connect_with(&server, revision, json!({})).await?;
+            let waiting = client.call("order_shirt", json!({})).await?;
+            let id = &waiting.result["structuredContent"]["task"]["id"];
+            let answers = json!({"shirt": {"action": "accept", "content": {"size": "M"}}});
+            let done = client.call("task_answer", json!({"id": id, "answers": answers})).await?;
+            assert_eq!(done.text(), "ordered a shirt of size M, not confirmed");
+        }
+        Ok(())
+    }
+
     #[test]
     fn servers_with_a_page_are_valid() -> Result<()> {
         let auth = Auth::builder("https://mcp.example.com/mcp");
         let auth = auth.with_issuer(Issuer::new("https://login.example.com")).build()?;
         onboarding_with_a_page(auth).build()?;
+        onboarding_with_sign_in("from the environment")?.build()?;
         onboarding().with_asking(on_the_machine_of_the_user()).build()?;
         Ok(())
     }

@@ -1,7 +1,8 @@
 // Calls the tools of `asking-server` in scripted hosts, answers their questions in the form, and prints a table.
 //
-//   node drive.mjs URL PICTURES_FOLDER [--profile NAME] [--tool NAME]
+//   node drive.mjs URL PICTURES_FOLDER --defaults URL --page URL [--profile NAME] [--tool NAME]
 //
+// The first server has short times, `--defaults` names one with the default times, and `--page` one with an answer page.
 // CHROMIUM names the browser. FORM names a file that is used for the checks of the form alone, instead of the server's
 // form.
 
@@ -15,12 +16,14 @@ import { chromium } from "playwright-core";
 import { CHECKS } from "./forms.mjs";
 import { LOOKS } from "./look.mjs";
 import { readForm, tryAll } from "./matrix.mjs";
+import { PAGES } from "./page.mjs";
 import { PROFILES } from "./profiles.mjs";
 import { checkAxe, serveHost } from "./see.mjs";
 import { TOOLS } from "./tools.mjs";
 
-const { values: chosen, positionals: [url, pictures] } = parseArgs({ allowPositionals: true, options: { profile: { type: "string" }, tool: { type: "string" } } });
-assert(url && pictures, "usage: node drive.mjs URL PICTURES_FOLDER [--profile NAME] [--tool NAME]");
+const options = Object.fromEntries(["defaults", "page", "profile", "tool"].map((name) => [name, { type: "string" }]));
+const { values: chosen, positionals: [url, pictures] } = parseArgs({ allowPositionals: true, options });
+assert(url && pictures && chosen.defaults && chosen.page, "usage: node drive.mjs URL PICTURES_FOLDER --defaults URL --page URL [--profile NAME] [--tool NAME]");
 
 /** All of `from`, or the one with this name. */
 function select(from, name, what) {
@@ -43,7 +46,7 @@ async function keep(name, page) {
   const pages = page ? [page] : browser.contexts().flatMap((it) => it.pages());
   for (const it of pages) await it.screenshot({ path: path.join(pictures, `asking-${name}.png`) }).catch(() => {});
 }
-const env = { browser, host, url, keep, axe: checkAxe, opened: [], complaint };
+const env = { browser, host, urls: { short: url, defaults: chosen.defaults, page: chosen.page }, keep, axe: checkAxe, opened: [], complaint };
 
 /** The problems that the browser has reported since the last call, as an error, or `null`. */
 function complaint() {
@@ -60,11 +63,10 @@ function aligned(rows) {
   return rows.map((row) => row.map((text, column) => text.padEnd(widths[column])).join("  ").trimEnd()).join("\n");
 }
 
-/** Checks the form alone, with scripted replies. */
-async function checkForm(html) {
+/** Makes these checks, and prints how many passed. */
+async function checkAll(what, checks) {
   const failed = [];
-  host.put(process.env.FORM ? await readFile(process.env.FORM, "utf8") : html);
-  for (const [name, check] of Object.entries({ ...CHECKS, ...LOOKS })) {
+  for (const [name, check] of Object.entries(checks)) {
     const error = await check(env).then(complaint, (thrown) => (complaint(), thrown));
     if (error) {
       failed.push([name, error]);
@@ -72,24 +74,27 @@ async function checkForm(html) {
     }
     for (const context of browser.contexts()) await context.close();
   }
-  return failed;
+  const count = Object.keys(checks).length;
+  console.log(`${what}: ${count - failed.length} of ${count} checks passed`);
+  failures.push(...failed);
+  passed += count - failed.length;
 }
 
 let passed = 0;
 const failures = [];
 try {
-  const html = await readForm(url, PROFILES["to-the-spec"]);
+  const html = await readForm(env, PROFILES["to-the-spec"]);
   const all = chosen.profile === undefined && chosen.tool === undefined;
   if (all) {
-    const failed = await checkForm(html);
-    const count = Object.keys(CHECKS).length + Object.keys(LOOKS).length;
-    console.log(`the form alone: ${count - failed.length} of ${count} checks passed\n`);
-    failures.push(...failed);
-    passed += count - failed.length;
+    // With scripted replies instead of a server.
+    host.put(process.env.FORM ? await readFile(process.env.FORM, "utf8") : html);
+    await checkAll("the form alone", { ...CHECKS, ...LOOKS });
+    await checkAll("the answer page", PAGES);
+    console.log();
   }
   const found = await tryAll(env, profiles, tools);
   const names = Object.keys(tools);
-  console.log(aligned([["host", ...names], ...[...found].map(([name, cells]) => [name, ...names.map((tool) => (cells.get(tool) ? `FAILED: ${why(cells.get(tool))}` : "answered"))])]));
+  console.log(aligned([["host", ...names], ...[...found].map(([name, cells]) => [name, ...names.map((tool) => (cells.get(tool) ? `FAILED: ${why(cells.get(tool))}` : cells.has(tool) ? "answered" : "-"))])]));
   for (const [name, cells] of found) {
     for (const [tool, error] of cells) {
       if (error) failures.push([`${name}, ${tool}`, error]);

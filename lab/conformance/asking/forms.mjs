@@ -157,6 +157,45 @@ async function ignoresUntrustedClicks(env) {
   assert.deepEqual(calls.map((it) => it.name), ["ask_open"]);
 }
 
+const LINK = { pay: { message: "Pay 12 euros", url: "https://shop.example/pay?order=4711", host: "shop.example" } };
+const OPENS = { ...ALL, openLinks: {} };
+
+async function opensALinkIfTheUserAgrees(env) {
+  const { frame, page, calls, asked, inside } = await scripted(env, [asks(LINK), ends("completed")], { capabilities: OPENS });
+  await frame.getByRole("heading", { name: "Pay 12 euros" }).waitFor();
+  for (const shown of ["shop.example", LINK.pay.url]) await frame.getByText(shown, { exact: true }).first().waitFor();
+  await submit(frame);
+  await frame.getByText("Open the link, or select Decline.").waitFor();
+  await inside().evaluate(() => [...document.querySelectorAll("button")].find((it) => it.textContent.startsWith("Open")).click());
+  await page.waitForTimeout(300);
+  assert.deepEqual([(await asked()).links, calls.map((it) => it.name)], [[], ["ask_open"]], "the form opened the link without the user");
+  await env.axe(page, "the form with a link");
+  await frame.getByRole("button", { name: "Open shop.example" }).click();
+  await title(frame, "Done");
+  assert.deepEqual((await asked()).links, [LINK.pay.url]);
+  assert.deepEqual(calls[1].arguments.responses, { pay: { action: "accept", content: {} } });
+}
+
+async function keepsALinkThatTheHostRefuses(env) {
+  const { frame, calls } = await scripted(env, [asks(LINK), ends("completed")], { capabilities: OPENS, refusesLinks: true });
+  await frame.getByRole("button", { name: "Open shop.example" }).click();
+  await frame.getByText("The host did not open the link.").first().waitFor();
+  assert.deepEqual(calls.map((it) => it.name), ["ask_open"], "a link that was not opened counts as opened");
+  await submit(frame);
+  await title(frame, "Done");
+}
+
+async function showsALinkInAHostThatOpensNone(env) {
+  const { frame, calls, asked } = await scripted(env, [asks({ ...one(DESK), ...LINK }), ends("completed")]);
+  await frame.getByText("Open the address in a browser, then select Submit.").waitFor();
+  assert.equal(await frame.getByRole("button", { name: "Open shop.example" }).count(), 0);
+  await frame.getByLabel("Which desk?").fill("4");
+  await submit(frame);
+  await title(frame, "Done");
+  assert.deepEqual(calls[1].arguments.responses, { approval: { action: "accept", content: { desk: "4" } }, pay: { action: "accept", content: {} } });
+  assert.deepEqual((await asked()).links, []);
+}
+
 async function declines(env) {
   const { frame, calls } = await scripted(env, [asks(one(DESK, ["desk"])), ends("failed")]);
   await frame.getByRole("button", { name: "Decline" }).click();
@@ -324,7 +363,8 @@ async function showsMisfitsOfTheServer(env) {
 }
 
 export const CHECKS = {
-  readsFields, submitsDefaults, showsProblems, keepsDataAsText, ignoresUntrustedClicks, declines, showsDetailsAndLongValues, asksSeveralQuestions,
+  readsFields, submitsDefaults, showsProblems, keepsDataAsText, ignoresUntrustedClicks, opensALinkIfTheUserAgrees, keepsALinkThatTheHostRefuses,
+  showsALinkInAHostThatOpensNone, declines, showsDetailsAndLongValues, asksSeveralQuestions,
   continuesWithNextQuestions, pollsWhileTheToolWorks, saysNothingWhenReloaded, respectsMissingCapabilities, findsTheTask, followsALateResult, offersAChoice,
   checksAgain, explainsErrors, renewsTheTicket, saysThatAnAnswerIsUsed, showsMisfitsOfTheServer,
 };

@@ -4,17 +4,18 @@
 import { AppBridge, PostMessageTransport } from "@modelcontextprotocol/ext-apps/app-bridge";
 
 /** Shows the form. Without a `result`, the form receives no notification of the tool call. */
-window.show = async ({ input, result, capabilities, theme }) => {
+window.show = async ({ input, result, capabilities, theme, refusesLinks }) => {
   const frame = document.querySelector("iframe");
   const context = { displayMode: "inline", locale: "en-US", platform: "web", ...(theme && { theme }) };
   const bridge = new AppBridge(null, { name: "asking-test", version: "1.0.0" }, capabilities, { hostContext: context });
-  const asked = (window.asked = { tools: [], messages: [], contexts: [], sizes: [] });
+  const asked = (window.asked = { tools: [], messages: [], contexts: [], sizes: [], links: [] });
   bridge.oncalltool = (params) => {
     asked.tools.push(params.name);
     return window.callTool(params);
   };
   bridge.onmessage = async (params) => (asked.messages.push(params), {});
   bridge.onupdatemodelcontext = async (params) => (asked.contexts.push(params), {});
+  bridge.onopenlink = async ({ url }) => (asked.links.push(url), refusesLinks ? { isError: true } : {});
   bridge.onsizechange = (size) => asked.sizes.push(size);
   const ready = new Promise((resolve) => (bridge.oninitialized = resolve));
   await bridge.connect(new PostMessageTransport(frame.contentWindow, frame.contentWindow));

@@ -14,6 +14,9 @@ const textOf = ({ content }) => content.filter((part) => part.type === "text").m
 const jsonOf = ({ structuredContent, content }) => (structuredContent ? JSON.stringify(structuredContent) : textOf({ content }));
 const pause = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
 
+/** The tools of the profiles that differ from another one in one point. */
+const SHORT = ["onboard", "report", "quiet"];
+
 /** A host that follows the specification. */
 const SPEC = { capabilities: ALL, client: APPS, toModel: textOf, toForm: (result) => result, elicit: null };
 
@@ -41,9 +44,19 @@ export const PROFILES = {
   "elicitation-error": declares(async () => {
     throw new Error("this host cannot show forms");
   }),
-  "hangs-and-cancels": declares(async (cancel) => {
-    await pause(PATIENCE);
-    cancel();
-    return new Promise(() => {});
-  }),
+  // The server can ask this client a second time.
+  "hangs-and-cancels": {
+    ...declares(async (cancel) => {
+      await pause(PATIENCE);
+      cancel();
+      return new Promise(() => {});
+    }),
+    most: 2,
+  },
+  // The rows below differ from the first one, or from `declines-at-once`, in one point.
+  "revision-2026-07-28": { ...SPEC, revision: "2026-07-28", tools: SHORT },
+  // The server has the default times of `AskPolicy`: 300 ms, and 45 s. So `report` is not handed over.
+  "default-times": { ...declares(async () => (await pause(5), { action: "decline" })), server: "defaults", tools: SHORT, calls: { report: 1 } },
+  // The server does not know its callers.
+  "unknown-callers": { ...SPEC, anonymous: true, tools: SHORT },
 };

@@ -1,22 +1,28 @@
 """A scripted model behind the APIs of OpenAI and Gemini, for `cargo xtask hosts`.
 
-    model.py PORT LOG PLAN
+    model.py PORT LOG PLAN ANSWERS
 
 PLAN is a JSON list of tool calls, such as [["onboard", {"name": "Grace"}]]. The model makes these calls in order. If a
-result says that a run has not finished, the model follows the text before it continues with the plan. Each request of a
-host becomes one line of LOG: the tools that the model can call, and all results as the model reads them.
+result says that a run has not finished, the model follows the text before it continues with the plan. If the text has a
+link to an answer page, the user opens the link first and answers with ANSWERS, a JSON object. Each request of a host
+becomes one line of LOG: the tools that the model can call, and all results as the model reads them.
 """
 
 import gzip
 import json
 import re
 import sys
+import urllib.parse
+import urllib.request
+from html.parser import HTMLParser
+from http.cookiejar import CookieJar
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-PORT, LOG, PLAN = int(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3])
+PORT, LOG, PLAN, ANSWERS = int(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3]), json.loads(sys.argv[4])
 # The prompt contains this word. Requests without it are about something else, for example a title.
 WORD = "ANTIPHON-PLAN"
 TASK = re.compile(r"t_[0-9a-f]{32}")
+LINK = re.compile(r"http://127\.0\.0\.1:\d+/ask/[\w-]+")
 # A model that follows the texts of the server stops earlier.
 MOST_CALLS = 6
 
@@ -45,6 +51,8 @@ def following(tool, text, follows):
     if not task or follows >= MOST_CALLS:
         return None
     asks = "NOT FINISHED" in text
+    if asks and LINK.search(text):
+        return ("task_result", {"id": task[0]})
     if asks and follows == 0 and "`task_question`" in text:
         return ("task_question", {"id": task[0]})
     # With an open form, one look is enough. Then the model ends its turn.
@@ -70,6 +78,46 @@ def reply(request):
     if hidden and any(it[0] == "tool_call" for it in request.tools):
         return ("tool_call", None, {"name": hidden[0], "arguments": arguments})
     return f"The host does not offer `{tool}`."
+
+
+# --- What the user does ---
+
+
+class Form(HTMLParser):
+    """The path of the form on a page, and the names and values of its fields."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.action, self.fields = None, {}
+        self.feed(page)
+
+    def handle_starttag(self, tag, attributes):
+        given = dict(attributes)
+        if tag == "form" and self.action is None:
+            self.action = given.get("action", "")
+        elif tag in ("input", "select", "textarea") and "name" in given:
+            self.fields[given["name"]] = given.get("value") or ""
+
+
+def answer_page(link, visited=set()):
+    """Opens a link as a browser does, and answers the questions of the page. A link is opened once."""
+    if link in visited:
+        return
+    visited.add(link)
+    browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
+    headers = {"origin": "null", "sec-fetch-site": "same-origin"}
+    url, data = link, None
+    for _ in range(8):
+        with browser.open(urllib.request.Request(url, data, headers), timeout=20) as response:
+            url, page = response.url, response.read().decode()
+        form = Form(page)
+        if form.action is None:
+            record_line({"page": link})
+            return
+        fields = {name: ANSWERS.get(name.split(".")[-1], value) for name, value in form.fields.items()}
+        if any(name[0].isdigit() for name in fields):
+            fields["action"] = "accept"
+        url, data = urllib.parse.urljoin(url, form.action), urllib.parse.urlencode(fields).encode()
 
 
 # --- What hosts send ---
@@ -184,6 +232,11 @@ def identifier(kind, numbers=iter(range(1_000_000))):
     return f"{kind}_{next(numbers)}"
 
 
+def record_line(line):
+    with open(LOG, "a", encoding="utf-8") as log:
+        log.write(json.dumps(line) + "\n")
+
+
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
@@ -201,6 +254,8 @@ class Handler(BaseHTTPRequestHandler):
         streamed = bool(body.get("stream")) or "streamGenerateContent" in path
         is_gemini = "generatecontent" in path.lower()
         request = Request(body)
+        if request.planned and request.results and (link := LINK.search(request.results[-1])):
+            answer_page(link[0])
         answer = reply(request)
         self.record(request, answer)
         if is_gemini:
@@ -231,9 +286,7 @@ class Handler(BaseHTTPRequestHandler):
         if request.planned and request.tools:
             calls = [call[0] for call in calls_after(request.results) if call]
             results = list(zip(calls, request.results))
-            line = {"tools": [tool[0] for tool in request.tools], "results": results, "answer": answer}
-            with open(LOG, "a", encoding="utf-8") as log:
-                log.write(json.dumps(line) + "\n")
+            record_line({"tools": [tool[0] for tool in request.tools], "results": results, "answer": answer})
 
     def send(self, data, named=False, end=""):
         """Sends an object as JSON, and a list as events."""

@@ -1,5 +1,5 @@
 //! `cargo xtask asking`: questions in hosts that do not show them. A browser answers the form of a server in scripted
-//! hosts.
+//! hosts, and on the answer page.
 
 use std::env;
 use std::fs;
@@ -45,16 +45,22 @@ pub(crate) fn main(options: &Options) -> Result<()> {
         fs::create_dir_all(folder).with_context(|| format!("could not create {}", folder.display()))?;
     }
     let log = reports.join("server.log");
-    let server = Server::start(&binary, server::free_address()?, &[], &log)?;
+    // With short times, with the default times of `AskPolicy`, and with an answer page.
+    let start = |flags: &[&str]| {
+        let flags: Vec<String> = flags.iter().map(ToString::to_string).collect();
+        Server::start(&binary, server::free_address()?, &flags, &log)
+    };
+    let (server, defaults, page) = (start(&[])?, start(&["--defaults"])?, start(&["--page"])?);
     let mut drive = Command::new("node");
     drive.arg(scripts.join("drive.mjs")).arg(server.url()).arg(pictures);
+    drive.arg("--defaults").arg(defaults.url()).arg("--page").arg(page.url());
     for (flag, value) in [("--profile", &options.profile), ("--tool", &options.tool)] {
         if let Some(value) = value {
             drive.arg(flag).arg(value);
         }
     }
     let driven = project::run(drive.env("CHROMIUM", browser));
-    drop(server);
+    drop((server, defaults, page));
     driven.with_context(|| {
         format!(
             "a question did not reach its user; the log is {}, screenshots are in {}",

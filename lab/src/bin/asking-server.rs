@@ -1,12 +1,14 @@
 //! A server whose tools ask users. `cargo xtask asking` calls it from scripted hosts that do not show questions, and
 //! `cargo xtask hosts` from open-source hosts.
 //!
-//! `asking-server --http 127.0.0.1:8000`. The header `x-user` of a request names the caller.
+//! `asking-server --http 127.0.0.1:8000 [--defaults] [--page]`. The header `x-user` of a request names the caller, or the
+//! visitor of the answer page. With `--defaults`, the server has the default times of `AskPolicy`. With `--page`, it has
+//! an answer page.
 
 use std::time::Duration;
 
 use antiphon::{
-    elicitation::AskPolicy,
+    elicitation::{AskPage, AskPolicy},
     http::HttpConfig,
     prelude::*,
     results::{CreateOptions, DualResponse, DualResponseServer, DualResponseServerOptions, Rows, Source},
@@ -130,7 +132,16 @@ async fn quiet(_: &Ctx, _: ()) -> Result<&'static str> {
 async fn main() -> anyhow::Result<()> {
     let address = std::env::args().skip_while(|argument| argument != "--http").nth(1);
     let address = address.context("--http is missing; pass an address: --http 127.0.0.1:8000")?;
-    let asking = AskPolicy::default().with_quick(QUICK).with_hand_over_after(HAND_OVER_AFTER);
+    let has = |flag: &str| std::env::args().any(|argument| argument == flag);
+    let mut asking = AskPolicy::default();
+    if !has("--defaults") {
+        asking = asking.with_quick(QUICK).with_hand_over_after(HAND_OVER_AFTER);
+    }
+    if has("--page") {
+        let page = AskPage::at(format!("http://{address}"));
+        let page = page.with_visitor(|parts| Some(parts.headers.get("x-user")?.to_str().ok()?.to_owned()));
+        asking = asking.with_page(page);
+    }
     let results = DualResponseServer::new(DualResponseServerOptions::new("http://127.0.0.1/resources"))?;
     let server = Server::builder("asking", "1.0.0")
         .with_title("Shirts and Desks")

@@ -18,6 +18,8 @@ use serde_json::{Value, json};
 
 /// How often a leg is tried; the shortest counts.
 const TRIES: u32 = 1000;
+/// The tries of a leg are spread over the run, so that a slow moment of the machine affects all legs.
+const TURNS: u32 = 20;
 /// Steps that the machine alone goes through.
 const MACHINE_STEPS: u32 = 1000;
 /// Runs that are left suspended.
@@ -157,14 +159,24 @@ async fn main() -> Result<()> {
         return Ok(());
     }
     let empty = suspended(&server, 0, 0).await?;
-    let floor = shortest(&mut client, &empty, TRIES).await?;
-    let mut legs = Vec::new();
+    let mut shapes = Vec::new();
     for (steps, answers) in [(0, 0), (10, 0), (100, 0), (1000, 0), (0, 50), (0, 100), (0, 1000)] {
-        let request = suspended(&server, steps, answers).await?;
-        let bytes = request["requestState"].as_str().map_or(0, str::len);
-        let leg = shortest(&mut client, &request, TRIES).await?;
-        legs.push(json!({"steps": steps, "answers": answers, "leg": micros(leg), "bytes": bytes}));
+        shapes.push((steps, answers, suspended(&server, steps, answers).await?, Duration::MAX));
     }
+    let mut floor = Duration::MAX;
+    for _ in 0..TURNS {
+        floor = floor.min(shortest(&mut client, &empty, TRIES / TURNS).await?);
+        for (_, _, request, leg) in &mut shapes {
+            *leg = (*leg).min(shortest(&mut client, request, TRIES / TURNS).await?);
+        }
+    }
+    let legs: Vec<Value> = shapes
+        .iter()
+        .map(|(steps, answers, request, leg)| {
+            let bytes = request["requestState"].as_str().map_or(0, str::len);
+            json!({"steps": steps, "answers": answers, "leg": micros(*leg), "bytes": bytes})
+        })
+        .collect();
     let machine = machine_alone(MACHINE_STEPS, 2 * TRIES);
 
     let call = json!({"name": "long", "arguments": {"steps": 3, "asks": 0}});

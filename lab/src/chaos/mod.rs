@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 mod asking;
+mod cluster;
 mod fleet;
 pub(crate) mod ledger;
 mod proxy;

@@ -71,7 +71,13 @@ impl Programs {
     }
 
     /// Runs one, until there were so many runs or the time is over.
-    pub(super) fn run(&self, (name, longest): Target, runs: Option<u64>, time: Duration) -> Result<Found> {
+    pub(super) fn run(
+        &self,
+        (name, longest): Target,
+        seed: Option<u32>,
+        runs: Option<u64>,
+        time: Duration,
+    ) -> Result<Found> {
         let seeds = self.seeds.join(name);
         let (corpus, artifacts) = (self.target.join("corpus").join(name), self.target.join("artifacts"));
         for folder in [&corpus, &artifacts] {
@@ -80,6 +86,7 @@ impl Programs {
         let mut command = Command::new(self.folder.join(name));
         command
             .arg(format!("-max_total_time={}", time.as_secs()))
+            .args(seed.map(|seed| format!("-seed={seed}")))
             .args(runs.map(|runs| format!("-runs={runs}")))
             .arg(format!("-max_len={longest}"))
             .arg(format!("-artifact_prefix={}/{name}-", artifacts.display()))

@@ -21,8 +21,9 @@ use self::libfuzzer::Programs;
 type Target = (&'static str, usize);
 
 /// What there is to fuzz; those that need DataFusion come last.
-const TARGETS: [Target; 9] = [
+const TARGETS: [Target; 10] = [
     ("seal", 4096),
+    ("tokens", 64),
     ("journal", 4096),
     ("rest", 2048),
     ("messages", 4096),
@@ -48,6 +49,9 @@ pub(crate) struct Options {
     /// Each until it has had ten million runs or an hour of a processor. Interrupted, it goes on where it was.
     #[arg(long)]
     long: bool,
+    /// The seed of the random choices of libFuzzer; another one each time, unless told.
+    #[arg(long)]
+    seed: Option<u32>,
     /// How many at a time; as many as there are processors, unless told.
     #[arg(long)]
     jobs: Option<NonZero<usize>>,
@@ -69,6 +73,7 @@ pub(crate) fn main(options: &Options) -> Result<()> {
         bars: MultiProgress::new(),
         waiting: Mutex::new(chosen.iter().rev().copied().collect()),
         seconds: (!options.long).then_some(options.seconds),
+        seed: options.seed,
     };
     let jobs = options.jobs.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZero::get);
     thread::scope(|scope| {
@@ -91,6 +96,7 @@ struct Work {
     waiting: Mutex<Vec<Target>>,
     /// For how long each, unless it is to be for long.
     seconds: Option<u64>,
+    seed: Option<u32>,
 }
 
 impl Work {
@@ -119,7 +125,7 @@ impl Work {
 
     fn once(&self, target: Target, time: Duration) -> Result<()> {
         eprintln!("== {}, {} s", target.0, time.as_secs());
-        let found = self.programs.run(target, None, time)?;
+        let found = self.programs.run(target, self.seed, None, time)?;
         eprintln!("== {}: {} runs, {} edges", target.0, found.runs, found.edges);
         self.ledger().add(target.0, &found).map(drop)
     }
@@ -132,7 +138,7 @@ impl Work {
         let mut entry = self.ledger().entry(name);
         while !entry.enough() {
             let left = RUNS - entry.runs;
-            let found = self.programs.run(target, Some(left), SLICE)?;
+            let found = self.programs.run(target, self.seed, Some(left), SLICE)?;
             entry = self.ledger().add(name, &found)?;
             #[expect(
                 clippy::cast_possible_truncation,
@@ -173,6 +179,7 @@ mod tests {
             targets: targets.iter().map(ToString::to_string).collect(),
             seconds: 1,
             long: false,
+            seed: None,
             jobs: None,
             without_sql,
         };

@@ -22,7 +22,7 @@ pub(super) struct Host {
     /// A command that runs first, if any.
     pub(super) before: &'static [&'static str],
     pub(super) start: Start,
-    /// How a call that asks ends in this host, if the question is not answered. See `docs/hosts.md`.
+    /// How a call that asks ends in this host. See `docs/hosts.md`.
     pub(super) ends: Ends,
     /// How many halves of a result the model reads: the text, the structured content, or both.
     pub(super) halves: usize,
@@ -55,7 +55,7 @@ const PLAIN: Host = Host {
     env: &[],
     before: &[],
     start: Start::Words(&[]),
-    ends: Ends::Unsupported,
+    ends: Ends::Answered,
     halves: 1,
 };
 
@@ -68,7 +68,6 @@ pub(super) static HOSTS: [Host; 11] = [
         install: Install::Npm(&["ai@7.0.169", "@ai-sdk/mcp@2.0.96", "@ai-sdk/openai-compatible"]),
         script: Some("aisdk.mjs"),
         start: Start::Words(&["node", "@FOLDER@/aisdk.mjs", "@MODEL@", "@MCP@", "@PROMPT@"]),
-        ends: Ends::Answered,
         ..PLAIN
     },
     Host {
@@ -87,7 +86,6 @@ pub(super) static HOSTS: [Host; 11] = [
         light: true,
         env: &[("MCP_INSPECTOR_SECRET_STORE", "memory")],
         start: Start::Mcpdo("modern"),
-        ends: Ends::Answered,
         ..PLAIN
     },
     Host {
@@ -96,7 +94,6 @@ pub(super) static HOSTS: [Host; 11] = [
         light: true,
         env: &[("MCP_INSPECTOR_SECRET_STORE", "memory")],
         start: Start::Mcpdo("legacy"),
-        ends: Ends::Answered,
         ..PLAIN
     },
     Host {
@@ -105,7 +102,6 @@ pub(super) static HOSTS: [Host; 11] = [
         install: Install::Npm(&["@openai/codex@0.166.0"]),
         files: &[(".codex/config.toml", CODEX)],
         start: Start::Words(&["codex", "exec", "--skip-git-repo-check", "@PROMPT@"]),
-        ends: Ends::Declined,
         ..PLAIN
     },
     Host {
@@ -155,7 +151,6 @@ pub(super) static HOSTS: [Host; 11] = [
         env: &[("OPENAI_API_KEY", "none"), ("OPENAI_BASE_URL", "@MODEL@/v1"), ("OPENAI_MODEL", "stub")],
         start: Start::Words(&["qwen", "--approval-mode", "yolo", "-p", "@PROMPT@"]),
         // It declares MCP Apps, and shows none in a terminal.
-        ends: Ends::Waiting,
         halves: 2,
         ..PLAIN
     },
@@ -165,7 +160,6 @@ pub(super) static HOSTS: [Host; 11] = [
         install: Install::Python,
         env: &[("MCP_USE_ANONYMIZED_TELEMETRY", "false"), ("LANGSMITH_TRACING", "false")],
         start: Start::Words(&["@FOLDER@/bin/python", "@SCRIPTS@/mcpuse.py", "@MODEL@", "@MCP@", "@PROMPT@"]),
-        ends: Ends::Answered,
         ..PLAIN
     },
 ];

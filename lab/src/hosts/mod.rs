@@ -68,7 +68,12 @@ pub(crate) fn main(options: &Options) -> Result<()> {
         target: project.target.join("hosts"),
     };
     let binary = project.build("lab", "asking-server", Profile::Dev)?;
-    let server = Server::start(&binary, server::free_address()?, &[], &place.target.join("server.log"))?;
+    let server = Server::start(
+        &binary,
+        server::free_address()?,
+        &["--page".to_owned()],
+        &place.target.join("server.log"),
+    )?;
 
     let mut table =
         Table::new(["host", "revision", "declares", "tools", "dual", "long", "asked", "answered by"]);
@@ -187,7 +192,8 @@ impl Run<'_> {
         let plan: Value = PLAN.iter().map(|(tool, arguments)| json!([tool, object(arguments)])).collect();
         let mut model = Command::new("python3");
         model.arg(self.place.scripts.join("model.py")).arg(address.port().to_string()).arg(&log);
-        model.arg(plan.to_string()).env("PYTHONDONTWRITEBYTECODE", "1");
+        model.arg(plan.to_string()).arg(Value::Object(object(&ANSWERS)).to_string());
+        model.env("PYTHONDONTWRITEBYTECODE", "1");
         let mut model = Server::spawn(&mut model, address, &self.folder.join("model.log"))?;
         model.wait_until_ready()?;
         self.model = format!("http://{address}");
@@ -202,7 +208,8 @@ impl Run<'_> {
             return Err(ended.err().unwrap_or_else(|| anyhow::anyhow!("the model received no request")));
         };
         // Some hosts end with an error at a question. Their records are complete.
-        Ok(Seen { offered: last.tools, results: last.results, ..Seen::default() })
+        let page = text.lines().any(|line| line.starts_with("{\"page\""));
+        Ok(Seen { offered: last.tools, results: last.results, page, ..Seen::default() })
     }
 
     /// Makes the calls of the plan with `mcpdo`. Its user reads the results.

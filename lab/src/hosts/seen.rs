@@ -68,6 +68,8 @@ pub(super) struct Seen {
     pub(super) offered: Vec<String>,
     /// The tool and the text of each result, as the model reads them.
     pub(super) results: Vec<(String, String)>,
+    /// Whether the user answered on the answer page.
+    pub(super) page: bool,
     /// Whether the host runs long calls as tasks. Then the model does not read their texts.
     pub(super) tasks: bool,
 }
@@ -152,7 +154,9 @@ impl Seen {
                 responses.into_iter().flatten().any(|(_, response)| response["action"] == "accept");
             message["result"]["action"] == "accept" || in_round
         };
-        if self.sent_by("host").any(|message| message["params"]["name"] == "ask_answer") {
+        if self.page {
+            "page"
+        } else if self.sent_by("host").any(|message| message["params"]["name"] == "ask_answer") {
             "app"
         } else if self.sent_by("host").any(accepted) {
             "client"
@@ -204,16 +208,17 @@ mod tests {
     #[test]
     fn documented_ends_and_answers_pass() {
         let gemini = HOSTS.iter().find(|host| host.name == "gemini").unwrap();
-        assert_eq!(seen("the client has not declared `elicitation`").problems(gemini), [] as [String; 0]);
         assert_eq!(seen("Grace has desk B-12 (no note)").problems(gemini), [] as [String; 0]);
-        assert_eq!(seen("the question `place` was declined").problems(gemini).len(), 1);
-        assert_eq!(seen("[]").problems(gemini).len(), 1);
+        for asked in ["the client has not declared `elicitation`", "the question `place` was declined", "[]"]
+        {
+            assert_eq!(seen(asked).problems(gemini).len(), 1, "{asked}");
+        }
     }
 
     #[test]
     fn missing_notice_and_long_text_are_problems() {
         let gemini = HOSTS.iter().find(|host| host.name == "gemini").unwrap();
-        let mut seen = seen("has not declared");
+        let mut seen = seen("Grace has desk B-12");
         seen.results[0].1 = "a".repeat(MAX_HALF + 1);
         seen.results[2].1 = "STILL WORKING".to_owned();
         assert_eq!(seen.problems(gemini).len(), 4);

@@ -11,10 +11,16 @@ use crate::source::item::text;
 use crate::source::tree::Tree;
 
 /// What the command reads without a flag for it.
-const READ: [(&str, &str); 3] = [
+const READ: [(&str, &str); 9] = [
     ("NO_COLOR", "If it is set, the CLI uses no colours."),
     ("TERM", "If it is `dumb` or not set, the CLI draws no board and does not clear the screen."),
     ("PATH", "The folders in which the CLI searches for the programs of servers."),
+    ("CARGO_TARGET_DIR", "The folder in which `antiphon pack` searches for the program."),
+    ("CLAUDE_CONFIG_DIR", "The folder of Claude Code's `.claude.json`, for `antiphon install`."),
+    ("CODEX_HOME", "The folder of Codex's `config.toml`, for `antiphon install`."),
+    ("GEMINI_CLI_HOME", "The folder of Gemini CLI's `.gemini`, for `antiphon install`."),
+    ("GOOSE_PATH_ROOT", "The folder of goose's files, for `antiphon install`."),
+    ("XDG_CONFIG_HOME", "The folder of the files of goose, opencode and Zed, for `antiphon install`."),
 ];
 /// The keys of models; their names are those that the providers' own tools use.
 const KEYS: [&str; 3] = ["ANTHROPIC_API_KEY", "GEMINI_API_KEY", "OPENAI_API_KEY"];

@@ -35,7 +35,7 @@ const METHODS: [(&str, &str); 6] = [
 const TOLD: [(&str, &str); 1] = [("antiphon/trace", "`antiphon::ServerBuilder::with_traces`")];
 
 /// Routes beside those of result sets.
-const ROUTES: [(&str, &str, &str); 13] = [
+const ROUTES: [(&str, &str, &str); 15] = [
     ("GET", "/livez", "Liveness: returns 200 while the process runs."),
     ("GET", "/readyz", "Readiness: returns 200 if the replica accepts requests."),
     ("GET", "/metrics", "Metrics in the format of Prometheus."),
@@ -48,6 +48,8 @@ const ROUTES: [(&str, &str, &str); 13] = [
     ("POST", "/ask/{token}/open", "Answer page: shows the question to the user who may answer it."),
     ("POST", "/ask/{token}", "Answer page: takes the answer."),
     ("GET", "/ask/{token}/next", "Answer page: shows the next question, or that the run has ended."),
+    ("GET", "/ask/{token}/sign-in", "Answer page: sends the browser to the OpenID provider."),
+    ("GET", "/ask/callback", "Answer page: ends the sign-in. It is the redirect URL at the OpenID provider."),
     (
         "GET",
         "/.well-known/oauth-protected-resource",

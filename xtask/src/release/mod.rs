@@ -172,16 +172,15 @@ fn copy_tracked(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The command's manifest without the examples: neither as dependencies nor as a feature.
+/// The command's manifest without the examples: neither as dependencies nor as features.
 fn without_examples(manifest: &str) -> Result<String> {
     let example = |line: &str| line.contains("path = \"../../examples/");
+    let feature = |line: &str| line.starts_with("examples = [") || line.starts_with("backends = [");
     let mut kept = Vec::new();
     let mut left_out = 0;
     for line in manifest.lines() {
-        if example(line) || line.starts_with("examples = [") || line.starts_with("## `antiphon serve`") {
+        if example(line) || feature(line) {
             left_out += 1;
-        } else if line == "default = [\"examples\"]" {
-            kept.push("default = []");
         } else {
             kept.push(line);
         }
@@ -198,7 +197,7 @@ mod tests {
 
     #[test]
     fn the_command_is_published_without_the_examples() {
-        let manifest = "[features]\ndefault = [\"examples\"]\nexamples = [\"dep:tour\"]\n[dependencies]\ntour = { path = \"../../examples/tour\", optional = true }\nurl = \"2\"\n";
+        let manifest = "[features]\ndefault = []\nexamples = [\"dep:tour\"]\nbackends = [\"examples\"]\n[dependencies]\ntour = { path = \"../../examples/tour\", optional = true }\nurl = \"2\"\n";
         let expected = "[features]\ndefault = []\n[dependencies]\nurl = \"2\"\n";
         assert_eq!(without_examples(manifest).unwrap(), expected);
         without_examples(expected).unwrap_err();

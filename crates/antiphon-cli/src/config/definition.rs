@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use antiphon_host::Lifecycle;
-use antiphon_transport::revision::{self, Revision};
+use antiphon_transport::revision::Revision;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
@@ -68,8 +68,8 @@ impl Definition {
             None => {
                 let message = format!(
                     "`{version}` is not a supported protocol revision; write {} or {}",
-                    revision::ROUNDS,
-                    revision::SESSION
+                    Revision::Rounds.version(),
+                    Revision::Session.version()
                 );
                 Err(Misused(message).into())
             }
@@ -155,8 +155,8 @@ mod tests {
         let lifecycle = |revision: &str| {
             Definition { revision: Some(revision.into()), ..Definition::default() }.lifecycle().ok()
         };
-        assert_eq!(lifecycle(revision::ROUNDS), Some(Lifecycle::Modern));
-        assert_eq!(lifecycle(revision::SESSION), Some(Lifecycle::Legacy));
+        assert_eq!(lifecycle(Revision::Rounds.version()), Some(Lifecycle::Modern));
+        assert_eq!(lifecycle(Revision::Session.version()), Some(Lifecycle::Legacy));
         assert_eq!(lifecycle("2024-11-05"), Some(Lifecycle::Legacy));
         assert_eq!(lifecycle("2027-01-01"), None);
     }

@@ -37,6 +37,9 @@ pub(crate) struct New {
     /// Serve over HTTP [default: standard input and output].
     #[arg(long)]
     http: bool,
+    /// Set the GitHub account in the server's name for the MCP Registry [default: OWNER, which you replace later].
+    #[arg(long, default_value = "OWNER", hide_default_value = true)]
+    owner: String,
     /// Build with the Antiphon source in this folder instead of crates.io.
     #[arg(long, value_name = "FOLDER")]
     path: Option<PathBuf>,
@@ -46,6 +49,7 @@ impl New {
     pub(crate) fn run(self, app: &App) -> Result<Outcome> {
         let name = self.folder.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
         name::check(&name).map_err(Misused)?;
+        name::check_owner(&self.owner).map_err(Misused)?;
         let folder = std::path::absolute(&self.folder)?;
         if folder.exists() && fs::read_dir(&folder).is_ok_and(|mut entries| entries.next().is_some()) {
             let message = format!("{} exists and is not empty; choose another name", self.folder.display());
@@ -57,7 +61,8 @@ impl New {
             return Err(Misused(message.into()).into());
         }
         let path = self.path.as_deref().map(|path| source(path, &folder)).transpose()?;
-        let files = Project { name: &name, http: self.http, path: path.as_deref() }.files();
+        let project = Project { name: &name, http: self.http, owner: &self.owner, path: path.as_deref() };
+        let files = project.files();
         for (file, text) in &files {
             let file = folder.join(file);
             let unwritable = || format!("{} cannot be written", file.display());

@@ -89,6 +89,16 @@ pub(crate) fn check(name: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// Returns an error if `owner` cannot be a GitHub account.
+pub(crate) fn check_owner(owner: &str) -> Result<(), String> {
+    let is_good = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    if owner.is_empty() || !owner.chars().all(is_good) {
+        let owner = owner.escape_debug();
+        return Err(format!("`{owner}` is not a GitHub account; use letters, digits and `-`"));
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,6 +116,14 @@ mod tests {
         ] {
             let error = check(name).unwrap_err();
             assert!(error.contains(part), "{error}");
+        }
+    }
+
+    #[test]
+    fn owner_is_a_github_account() {
+        assert_eq!(check_owner("ada-1"), Ok(()));
+        for owner in ["", "ada/x", "@ada", "a b"] {
+            assert!(check_owner(owner).is_err(), "{owner}");
         }
     }
 }

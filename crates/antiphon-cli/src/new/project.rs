@@ -7,6 +7,8 @@ use std::path::{Component, Path, PathBuf};
 pub(crate) struct Project<'a> {
     pub(crate) name: &'a str,
     pub(crate) http: bool,
+    /// The GitHub account in the server's name for the MCP Registry.
+    pub(crate) owner: &'a str,
     /// The path of Antiphon's source, relative to the project.
     pub(crate) path: Option<&'a Path>,
 }
@@ -14,10 +16,18 @@ pub(crate) struct Project<'a> {
 impl Project<'_> {
     /// Returns the contents of the files, by path.
     pub(crate) fn files(&self) -> Vec<(&'static str, String)> {
-        let (main, readme) = if self.http {
-            (include_str!("template/main.http.rs.in"), include_str!("template/README.http.md.in"))
+        let (main, readme, server) = if self.http {
+            (
+                include_str!("template/main.http.rs.in"),
+                include_str!("template/README.http.md.in"),
+                include_str!("template/server.http.json.in"),
+            )
         } else {
-            (include_str!("template/main.stdio.rs.in"), include_str!("template/README.stdio.md.in"))
+            (
+                include_str!("template/main.stdio.rs.in"),
+                include_str!("template/README.stdio.md.in"),
+                include_str!("template/server.stdio.json.in"),
+            )
         };
         let fill = |text| self.fill(text);
         vec![
@@ -26,6 +36,7 @@ impl Project<'_> {
             ("src/main.rs", fill(main)),
             ("tests/greet.rs", fill(include_str!("template/greet.rs.in"))),
             ("README.md", fill(readme)),
+            ("server.json", fill(server)),
             ("Dockerfile", fill(include_str!("template/Dockerfile.in"))),
             (".dockerignore", fill(include_str!("template/dockerignore.in"))),
             (".gitignore", fill(include_str!("template/gitignore.in"))),
@@ -54,6 +65,7 @@ impl Project<'_> {
         let copy = path.as_ref().map(|path| format!("COPY --from=antiphon . {path}\n"));
         let expose = if self.http { "ENV ADDRESS=0.0.0.0:8000\nEXPOSE 8000\n" } else { "" };
         template
+            .replace("{{registry}}", &format!("io.github.{}/{}", self.owner, self.name))
             .replace("{{name}}", self.name)
             .replace("{{crate}}", &self.name.replace('-', "_"))
             .replace("{{from}}", &from)
@@ -99,8 +111,9 @@ mod tests {
     fn nothing_of_a_template_is_left_unfilled() {
         for http in [false, true] {
             for path in [None, Some(Path::new("../antiphon"))] {
-                for (file, text) in (Project { name: "my-server", http, path }).files() {
+                for (file, text) in (Project { name: "my-server", http, owner: "ada", path }).files() {
                     assert!(!text.contains("{{"), "{file}:\n{text}");
+                    assert!(file != "server.json" || text.contains("\"io.github.ada/my-server\""), "{text}");
                     let version = format!("antiphon = {{ version = \"{}\"", version());
                     assert!(file != "Cargo.toml" || path.is_some() || text.contains(&version), "{text}");
                 }

@@ -70,13 +70,13 @@ pub(super) fn report(report: &Value) -> String {
             Value::String(shape) => shape.clone(),
             shape => shape.to_string(),
         };
-        let cells = [
-            (number + 1).to_string(),
-            text(&entry["key"]),
-            text(&entry["op"]),
-            text(&entry["outcome"]),
-            shape,
-        ];
+        let outcome = text(&entry["outcome"]);
+        let outcome = match entry["via"].as_str() {
+            // The client shows most questions itself.
+            None | Some("client") => outcome,
+            Some(channel) => format!("{outcome} ({channel})"),
+        };
+        let cells = [(number + 1).to_string(), text(&entry["key"]), text(&entry["op"]), outcome, shape];
         journal.add_row(cells);
     }
     out.push_str(&trimmed(&journal));

@@ -1,28 +1,21 @@
 //! The examples that `antiphon serve` can run.
 
-use std::time::Duration;
-
 use antiphon::{
     ServerBuilder,
-    http::{HttpConfig, ServeConfig, shutdown_signal},
+    http::{HttpConfig, shutdown_signal},
     seal::{KeyRing, SealConfig},
 };
-use antiphon_results::DualResponseServerOptions;
 use antiphon_store::{Backend, QueueConfig};
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
-use sqlx::Connection as _;
-use tokio::{net::TcpListener, time::timeout};
+use tokio::net::TcpListener;
 
-use super::Serve;
+use super::{Serve, hello};
 use crate::{
     exit::{Misused, Outcome},
     global::App,
     print,
 };
-
-/// The maximum time to connect to a database.
-const DATABASE: Duration = Duration::from_secs(30);
 
 /// An example.
 struct Example {
@@ -30,29 +23,40 @@ struct Example {
     about: &'static str,
     /// The arguments of a call to the example.
     call: &'static str,
-    /// The server, or `None` if the example needs more than a server. `institutions` then serves it.
+    /// The server, or `None` if the example needs more than a server. `database` then serves it.
     server: Option<fn() -> ServerBuilder>,
 }
 
+/// The examples of this build.
 const EXAMPLES: &[Example] = &[
+    Example {
+        name: "hello",
+        about: "a tool that asks for your name",
+        call: "greet",
+        server: Some(hello::server),
+    },
+    #[cfg(feature = "examples")]
     Example {
         name: "checkout",
         about: "a tool that must not charge twice",
         call: "checkout --item tea --price 300",
         server: Some(|| checkout::server(checkout::Ledger::new("ledger.txt"))),
     },
+    #[cfg(feature = "backends")]
     Example {
         name: "institutions",
         about: "an answer with more rows than a model can read; needs --http and --database",
         call: "search_institutions --state NJ",
         server: None,
     },
+    #[cfg(feature = "examples")]
     Example {
         name: "onboarding",
         about: "a run that takes days, as a task",
         call: "onboard --name Ada --first-week 5",
         server: Some(onboarding::server),
     },
+    #[cfg(feature = "examples")]
     Example {
         name: "play_ttt",
         about: "a game of tic-tac-toe against a model; --model-url for clients that have none",
@@ -61,13 +65,21 @@ const EXAMPLES: &[Example] = &[
     },
 ];
 
+/// The features that add examples, with the names of these examples.
+const OPTIONAL: [(&str, &[&str]); 2] =
+    [("examples", &["checkout", "onboarding", "play_ttt"]), ("backends", &["institutions"])];
+
 pub(super) async fn serve(serve: &Serve, app: &App) -> Result<Outcome> {
     let Some(name) = &serve.example else { return Ok(list(app)) };
     let Some(example) = EXAMPLES.iter().find(|example| example.name == name) else {
         let names: Vec<&str> = EXAMPLES.iter().map(|example| example.name).collect();
-        let names = names.join(", ");
-        return Err(Misused(format!("the example `{name}` does not exist; the examples are {names}")).into());
+        return Err(unknown(name, &names).into());
     };
+    if !cfg!(feature = "backends") && serve.store != "memory:" {
+        let message =
+            format!("this build of `antiphon` supports only `--store memory:`; {}", rebuild("backends"));
+        return Err(Misused(message).into());
+    }
     if example.server.is_none() && (serve.http.is_none() || serve.database.is_none()) {
         return Err(Misused(format!(
             "`{name}` needs `--http 127.0.0.1:8000` to serve its rows, and `--database postgres://…` to read them"
@@ -113,37 +125,33 @@ pub(super) async fn serve(serve: &Serve, app: &App) -> Result<Outcome> {
             eprintln!("  antiphon call \"antiphon serve {name}\" {}", example.call);
             server.serve_stdio().await?;
         }
-        (None, Some(listener)) => institutions(example, serve, backend, listener).await?,
-        (None, None) => {}
+        #[cfg(feature = "backends")]
+        (None, Some(listener)) => {
+            let database = serve.database.as_deref().unwrap_or_default();
+            super::database::serve(database, backend, listener, |listener| announce(example, listener))
+                .await?;
+        }
+        (None, _) => {}
     }
     Ok(Outcome::Done)
 }
 
-async fn institutions(
-    example: &Example,
-    serve: &Serve,
-    backend: Backend,
-    listener: TcpListener,
-) -> Result<()> {
-    let database = serve.database.as_deref().unwrap_or_default();
-    let unreachable = "the database cannot be reached";
-    // A pool repeats a refused connection for 30 seconds, and its error does not contain the cause.
-    let Ok(connected) = timeout(DATABASE, sqlx::PgConnection::connect(database)).await else {
-        bail!("{unreachable}: it did not answer within {DATABASE:?}; check the address of `--database`");
-    };
-    // The connection was only a test.
-    let _ = connected.context(unreachable)?.close().await;
-    let pool = sqlx::PgPool::connect(database).await.context(unreachable)?;
-    institutions::data::prepare(&pool).await.context("the table of institutions could not be created")?;
-    let options = DualResponseServerOptions::new(format!("http://{}/resources", listener.local_addr()?))
-        .with_store(antiphon_results::SharedStore::new(backend));
-    let results = institutions::results(options, pool)?;
-    let server = institutions::server(&results).map_err(|error| anyhow::anyhow!("{error:#}"))?;
-    let app = server.router(HttpConfig::default()).nest("/resources", results.router());
-    announce(example, &listener)?;
-    server.serve_router(listener, app, ServeConfig::default(), shutdown_signal()).await;
-    results.shutdown().await?;
-    Ok(())
+/// Returns the error for an example that this build does not contain. `names` are the examples of this build.
+fn unknown(name: &str, names: &[&str]) -> Misused {
+    let optional = OPTIONAL.iter().find(|(_, names)| names.contains(&name));
+    Misused(match optional {
+        Some((feature, _)) => {
+            format!("this build of `antiphon` does not contain the example `{name}`; {}", rebuild(feature))
+        }
+        None => format!("the example `{name}` does not exist; the examples are {}", names.join(", ")),
+    })
+}
+
+/// Returns the advice how to get a build with this feature.
+fn rebuild(feature: &str) -> String {
+    format!(
+        "in a clone of Antiphon's repository, run `cargo install --path crates/antiphon-cli --features {feature}`"
+    )
 }
 
 fn announce(example: &Example, listener: &TcpListener) -> Result<()> {
@@ -163,4 +171,33 @@ fn list(app: &App) -> Outcome {
         print::trimmed(&table)
     });
     Outcome::Done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn example_that_a_build_leaves_out_names_its_feature() {
+        let told = |name: &str| unknown(name, &["hello"]).to_string();
+        assert_eq!(
+            told("play_ttt"),
+            "this build of `antiphon` does not contain the example `play_ttt`; in a clone of Antiphon's \
+             repository, run `cargo install --path crates/antiphon-cli --features examples`"
+        );
+        assert!(told("institutions").ends_with("--features backends`"));
+        assert_eq!(told("zebra"), "the example `zebra` does not exist; the examples are hello");
+    }
+
+    #[test]
+    fn each_example_of_a_feature_is_in_its_build() {
+        let enabled = [("examples", cfg!(feature = "examples")), ("backends", cfg!(feature = "backends"))];
+        for ((feature, names), (enabled_feature, enabled)) in OPTIONAL.iter().zip(enabled) {
+            assert_eq!(*feature, enabled_feature);
+            for name in *names {
+                let found = EXAMPLES.iter().any(|example| example.name == *name);
+                assert_eq!(found, enabled, "{name}");
+            }
+        }
+    }
 }

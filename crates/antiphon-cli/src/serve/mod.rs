@@ -1,7 +1,9 @@
 //! `antiphon serve`: serves an example.
 
-#[cfg(feature = "examples")]
+#[cfg(feature = "backends")]
+mod database;
 mod examples;
+mod hello;
 
 use anyhow::Result;
 use clap::Args;
@@ -13,15 +15,15 @@ use crate::{config::ModelChoice, exit::Outcome, global::App};
 #[command(after_help = "\
 Examples:
   antiphon serve
-  antiphon serve play_ttt --http 127.0.0.1:8000
-  antiphon call \"antiphon serve checkout\" checkout --item tea --price 300")]
+  antiphon serve hello --http 127.0.0.1:8000
+  antiphon call \"antiphon serve hello\" greet")]
 pub(crate) struct Serve {
     /// The example to serve.
     example: Option<String>,
     /// Serve over HTTP at this address [default: standard input and output].
     #[arg(long, value_name = "ADDRESS")]
     http: Option<String>,
-    /// Set the store that replicas share: memory:, postgres://…, redis://… or nats://….
+    /// Set the store that replicas share: memory:, or with the feature `backends` postgres://…, redis://… or nats://….
     #[arg(long, value_name = "URL", default_value = "memory:")]
     store: String,
     /// Set the encryption keys that all processes with this store share: 1=<64 hex digits>. Required for every store
@@ -36,15 +38,7 @@ pub(crate) struct Serve {
 }
 
 impl Serve {
-    #[cfg(feature = "examples")]
     pub(crate) async fn run(self, app: &App) -> Result<Outcome> {
         examples::serve(&self, app).await
-    }
-
-    #[cfg(not(feature = "examples"))]
-    #[expect(clippy::unused_async, reason = "with the feature it waits")]
-    pub(crate) async fn run(self, _: &App) -> Result<Outcome> {
-        let message = "this `antiphon` was built without the examples; build it from its source to have them";
-        Err(crate::exit::Misused(message.into()).into())
     }
 }

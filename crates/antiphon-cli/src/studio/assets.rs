@@ -31,3 +31,19 @@ pub(super) fn router() -> Router {
         router.route(path, get(move || async move { ([(CONTENT_TYPE, kind)], text) }))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::ValueEnum as _;
+
+    use super::*;
+    use crate::target::ProtocolChoice;
+
+    #[test]
+    fn page_offers_every_protocol_revision() {
+        let (_, _, page) = FILES[0];
+        for choice in ProtocolChoice::value_variants() {
+            assert!(page.contains(&format!("<option value=\"{}\">", choice.version())), "{choice:?}");
+        }
+    }
+}

@@ -7,7 +7,7 @@ use std::{
 };
 
 use antiphon_llm::Model;
-use antiphon_transport::revision;
+use antiphon_transport::revision::Revision;
 use axum::http::StatusCode;
 use clap::ValueEnum as _;
 use serde_json::{Value, json};
@@ -81,7 +81,7 @@ impl Sessions {
         };
         let choice = |version: &str| {
             ProtocolChoice::from_str(version, false).map_err(|_| {
-                let (modern, legacy) = (revision::ROUNDS, revision::SESSION);
+                let (modern, legacy) = (Revision::Rounds.version(), Revision::Session.version());
                 let message = format!("`{version}` is not supported; use {modern} or {legacy}");
                 Refusal::new(StatusCode::BAD_REQUEST, message)
             })

@@ -43,7 +43,7 @@ async fn every_command_says_what_it_does_and_gives_an_example() {
 async fn command_alone_lists_what_it_can_do() {
     let folder = Folder::new();
     let help = folder.help(&[]).await;
-    assert_snapshot!(help, @"
+    assert_snapshot!(help, @r"
     Call the tools of MCP servers, answer their questions, and inspect results and runs
 
     Usage: antiphon [OPTIONS] <COMMAND>
@@ -62,6 +62,9 @@ async fn command_alone_lists_what_it_can_do() {
       runs         List, show, retry, cancel and delete the runs of a server
       seal         Inspect a sealed state (`requestState`) with its encryption key
       new          Create a project: a server, a test and a Dockerfile
+      pack         Create an MCP bundle (`.mcpb`) from the project in the working folder
+      install      Add a server to the configuration of a host, or list the servers of the hosts
+      uninstall    Remove a server from the configuration of a host
       serve        Serve an example. Without arguments, list the examples
       completions  Print a completion script for a shell
       help         Print this message or the help of the given subcommand(s)
@@ -444,7 +447,7 @@ async fn help_of_the_commands_is_as_it_should_be() {
 
     The exit code is 0 if every server can be used, and 1 if not.
     "#);
-    assert_snapshot!(folder.help(&["new"]).await, @"
+    assert_snapshot!(folder.help(&["new"]).await, @r"
     Create a project: a server, a test and a Dockerfile
 
     Usage: antiphon new [OPTIONS] <NAME>
@@ -454,6 +457,8 @@ async fn help_of_the_commands_is_as_it_should_be() {
 
     Options:
           --http           Serve over HTTP [default: standard input and output]
+          --owner <OWNER>  Set the GitHub account in the server's name for the MCP Registry [default:
+                           OWNER, which you replace later]
           --path <FOLDER>  Build with the Antiphon source in this folder instead of crates.io
       -h, --help           Print help
 
@@ -479,8 +484,8 @@ async fn help_of_the_commands_is_as_it_should_be() {
 
     Options:
           --http <ADDRESS>  Serve over HTTP at this address [default: standard input and output]
-          --store <URL>     Set the store that replicas share: memory:, postgres://…, redis://… or
-                            nats://… [default: memory:]
+          --store <URL>     Set the store that replicas share: memory:, or with the feature `backends`
+                            postgres://…, redis://… or nats://… [default: memory:]
           --keys <KEYS>     Set the encryption keys that all processes with this store share: 1=<64 hex
                             digits>. Required for every store except memory:
           --database <URL>  Set the database of `institutions`: postgres://…
@@ -502,8 +507,8 @@ async fn help_of_the_commands_is_as_it_should_be() {
 
     Examples:
       antiphon serve
-      antiphon serve play_ttt --http 127.0.0.1:8000
-      antiphon call "antiphon serve checkout" checkout --item tea --price 300
+      antiphon serve hello --http 127.0.0.1:8000
+      antiphon call "antiphon serve hello" greet
     "#);
     assert_snapshot!(folder.help(&["seal", "inspect"]).await, @r#"
     Decrypt a sealed state and show its contents

@@ -50,7 +50,32 @@ async fn project_is_rendered_for_its_transport() {
     "#);
     assert!(read("my-hello/src/main.rs").contains("my_hello::server().build()?.serve_stdio()"));
     assert!(read("my-hello/README.md").contains("It is built from Antiphon's source"));
+    for file in ["src/lib.rs", "README.md", "tests/greet.rs"] {
+        assert!(read(&format!("my-hello/{file}")).contains("with_asking"), "{file}");
+    }
     assert!(!read("my-hello/Dockerfile").contains("EXPOSE"));
+    assert_snapshot!(read("my-hello/server.json"), @r#"
+    {
+      "$schema": "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json",
+      "name": "io.github.OWNER/my-hello",
+      "title": "my-hello",
+      "description": "Greets you by name",
+      "version": "0.1.0",
+      "packages": [
+        {
+          "registryType": "cargo",
+          "identifier": "my-hello",
+          "version": "0.1.0",
+          "transport": {
+            "type": "stdio"
+          }
+        }
+      ]
+    }
+    "#);
+    // The registry reads the README from crates.io, which drops HTML comments.
+    let token = "\n- MCP Registry name: `mcp-name: io.github.OWNER/my-hello`\n";
+    assert!(read("my-hello/README.md").contains(token));
 
     let made = folder.run(&["new", "built", "--path", workspace().to_str().unwrap()]).await;
     assert_snapshot!(made.err, @r#"
@@ -60,8 +85,13 @@ async fn project_is_rendered_for_its_transport() {
           antiphon call "cargo run --quiet" greet
     "#);
 
-    let made = folder.run(&["new", "web", "--http", "--path", workspace().to_str().unwrap(), "--json"]).await;
-    assert_eq!(made.json()["files"].as_array().unwrap().len(), 8);
+    let arguments = ["new", "web", "--http", "--owner", "ada", "--json", "--path"];
+    let made = folder.run(&[&arguments[..], &[workspace().to_str().unwrap()]].concat()).await;
+    assert_eq!(made.json()["files"].as_array().unwrap().len(), 9);
+    let server: serde_json::Value = serde_json::from_str(&read("web/server.json")).unwrap();
+    assert_eq!(server["name"], "io.github.ada/web");
+    assert_eq!(server["packages"][0]["transport"]["type"], "streamable-http");
+    assert!(read("web/README.md").contains("`mcp-name: io.github.ada/web`"));
     assert!(read("web/Cargo.toml").contains("/crates/antiphon\", features = [\"http\"]"));
     assert!(read("web/Dockerfile").contains("EXPOSE 8000"));
     assert!(read("web/README.md").contains("--build-context antiphon="));
@@ -77,6 +107,7 @@ async fn folder_with_something_in_it_and_names_of_no_crate_are_refused() {
         (&["new", "full"][..], "not empty"),
         (&["new", "2fast"], "must begin with a letter"),
         (&["new", "async"], "is reserved in Rust"),
+        (&["new", "hello", "--owner", "ada/x"], "is not a GitHub account"),
         (&["new", "hello", "--path", "."], "the folder `crates/antiphon` is missing"),
     ] {
         let refused = folder.run(arguments).await;
@@ -97,20 +128,28 @@ async fn project_compiles_and_its_own_test_passes() {
         let project = folder.path().join(arguments[1]);
         // The versions that are here: a test may not depend on what came out today.
         std::fs::copy(workspace().join("Cargo.lock"), project.join("Cargo.lock")).unwrap();
+        // The profile of the workspace, so that cargo uses the dependencies that are built already.
+        let others = workspace_profile()["package"]["*"].as_table().unwrap().clone();
+        let settings = others.iter().map(|(name, value)| format!("profile.dev.package.'*'.{name}={value}"));
         let output = Command::new(env!("CARGO"))
             .args(["test", "--offline", "--quiet"])
+            .args(settings.flat_map(|setting| ["--config".to_owned(), setting]))
             .current_dir(&project)
             .env("CARGO_TARGET_DIR", target())
-            // As the workspace has it, so that what is built already is used.
-            .env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only")
             .stdin(Stdio::null())
             .output()
             .await
             .unwrap();
         let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{text}");
-        assert!(text.contains("1 passed") && !text.contains("warning"), "{text}");
+        assert!(text.contains("2 passed") && !text.contains("warning"), "{text}");
     }
+}
+
+fn workspace_profile() -> toml::Value {
+    let manifest = std::fs::read_to_string(workspace().join("Cargo.toml")).unwrap();
+    let manifest: toml::Table = manifest.parse().unwrap();
+    manifest["profile"]["dev"].clone()
 }
 
 /// Beside the binary under test.

@@ -215,6 +215,10 @@ async fn the_board_is_played_with_the_arrows_to_the_end() {
 #[test]
 fn a_game_of_play_ttt_against_smollm_is_played_to_its_end() {
     const MODEL: &str = "ANTIPHON_TEST_SMOLLM_URL";
+    if !cfg!(feature = "examples") {
+        eprintln!("skipped: the feature `examples` is not enabled");
+        return;
+    }
     let Ok(model) = std::env::var(MODEL) else {
         assert!(std::env::var_os("CI").is_none(), "{MODEL} is not set; run `cargo xtask models`");
         eprintln!("skipped: {MODEL} is not set; run `cargo xtask models`");

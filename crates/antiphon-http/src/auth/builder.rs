@@ -12,10 +12,11 @@ use super::{
     refusal::Challenge,
 };
 
-/// The error of [`AuthBuilder::build`], with all configuration problems.
+/// The error of [`AuthBuilder::build`] and [`OpenIdConnect::build`](super::OpenIdConnect::build), with all
+/// configuration problems.
 #[derive(Clone, PartialEq, Eq)]
 pub struct BuildError {
-    problems: Vec<String>,
+    pub(super) problems: Vec<String>,
 }
 
 impl BuildError {

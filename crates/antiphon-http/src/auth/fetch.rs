@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use http::StatusCode;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use url::{Host, Url};
+use url::{Host, Url, form_urlencoded};
 
 /// The reason why a request failed, for the log.
 pub(super) type Failed = Box<dyn std::error::Error + Send + Sync>;
@@ -28,16 +29,31 @@ pub(super) fn client() -> Result<reqwest::Client, reqwest::Error> {
 
 /// Sends a request, and parses the response as JSON. Returns `None` if the status is 404.
 pub(super) async fn json<T: DeserializeOwned>(request: reqwest::RequestBuilder) -> Result<Option<T>, Failed> {
-    // The operator's own client may have no timeout.
-    let request = request.timeout(PATIENCE).header(http::header::ACCEPT, "application/json");
-    let mut response = request.send().await?;
+    let response = send(request).await?;
     let status = response.status();
-    if status == http::StatusCode::NOT_FOUND {
+    if status == StatusCode::NOT_FOUND {
         return Ok(None);
     }
     if !status.is_success() {
         return Err(format!("`{}` returned the status {status}", response.url()).into());
     }
+    Ok(Some(serde_json::from_slice(&read(response).await?)?))
+}
+
+/// Sends a request, and returns the status and the JSON of the response, also if the status is an error. Without JSON,
+/// the value is `null`.
+pub(super) async fn reply(request: reqwest::RequestBuilder) -> Result<(StatusCode, Value), Failed> {
+    let response = send(request).await?;
+    let status = response.status();
+    Ok((status, serde_json::from_slice(&read(response).await?).unwrap_or_default()))
+}
+
+async fn send(request: reqwest::RequestBuilder) -> Result<reqwest::Response, reqwest::Error> {
+    // The operator's own client may have no timeout.
+    request.timeout(PATIENCE).header(http::header::ACCEPT, "application/json").send().await
+}
+
+async fn read(mut response: reqwest::Response) -> Result<Vec<u8>, Failed> {
     let mut bytes = Vec::new();
     while let Some(chunk) = response.chunk().await? {
         if bytes.len() + chunk.len() > MAX_BYTES {
@@ -45,10 +61,33 @@ pub(super) async fn json<T: DeserializeOwned>(request: reqwest::RequestBuilder) 
         }
         bytes.extend_from_slice(&chunk);
     }
-    Ok(Some(serde_json::from_slice(&bytes)?))
+    Ok(bytes)
 }
 
-/// Fetches the metadata of an authorization server (RFC 8414, or `OpenID` Connect Discovery).
+/// Returns a request with the fields of a form and the credentials of this application. They are in the body, or in a
+/// header.
+pub(super) fn with_form(
+    request: reqwest::RequestBuilder,
+    fields: &[(&str, &str)],
+    (client, secret): (&str, &str),
+    in_body: bool,
+) -> reqwest::RequestBuilder {
+    let mut form = form_urlencoded::Serializer::new(String::new());
+    form.extend_pairs(fields);
+    if in_body {
+        form.append_pair("client_id", client).append_pair("client_secret", secret);
+    }
+    let request =
+        request.header(http::header::CONTENT_TYPE, "application/x-www-form-urlencoded").body(form.finish());
+    if in_body {
+        return request;
+    }
+    // RFC 6749, section 2.3.1: both values are encoded before they are joined.
+    let encode = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
+    request.basic_auth(encode(client), Some(encode(secret)))
+}
+
+/// Fetches the metadata of an authorization server (RFC 8414, or OpenID Connect Discovery).
 pub(super) async fn metadata(http: &reqwest::Client, issuer: &str) -> Result<Value, Failed> {
     let mut last: Failed =
         format!("the metadata of the issuer `{issuer}` was not found; check the issuer URL").into();

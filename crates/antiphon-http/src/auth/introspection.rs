@@ -10,7 +10,6 @@ use moka::{Expiry, future::Cache};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
-use url::form_urlencoded;
 
 use super::{
     Identity, Refusal,
@@ -289,23 +288,9 @@ impl Inquirer {
             Some(endpoint) => endpoint.clone(),
             None => self.endpoint.try_get_with((), find).await.map_err(|error| error.to_string())?,
         };
-        let mut request = self.http.post(&endpoint);
-        if !*in_body {
-            // RFC 6749, section 2.3.1: both values are encoded before they are joined.
-            let encode = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
-            request = request.basic_auth(encode(client), Some(encode(secret)));
-        }
-        // In a block, because the serializer is not `Send` and must be dropped before the next `await`.
-        let form = {
-            let mut form = form_urlencoded::Serializer::new(String::new());
-            form.append_pair("token", token).append_pair("token_type_hint", "access_token");
-            if *in_body {
-                form.append_pair("client_id", client).append_pair("client_secret", secret);
-            }
-            form.finish()
-        };
-        let request =
-            request.header(http::header::CONTENT_TYPE, "application/x-www-form-urlencoded").body(form);
+        let fields = [("token", token), ("token_type_hint", "access_token")];
+        let credentials = (client.as_str(), secret.as_str());
+        let request = fetch::with_form(self.http.post(&endpoint), &fields, credentials, *in_body);
         let said: Option<Map<String, Value>> = fetch::json(request).await?;
         let said = said.ok_or_else(|| {
             format!("the introspection request to `{endpoint}` failed with status 404; check the URL")

@@ -1,6 +1,8 @@
 use std::{sync::Arc, time::Duration};
 
-use jsonwebtoken::{Algorithm, AlgorithmFamily, Validation, decode, decode_header, errors::ErrorKind};
+use jsonwebtoken::{
+    Algorithm, AlgorithmFamily, Header, Validation, decode, decode_header, errors::ErrorKind,
+};
 use serde_json::{Map, Value};
 
 use super::{
@@ -156,13 +158,39 @@ impl Judge {
         &self.issuer
     }
 
-    /// Returns the identity of a token.
+    /// Returns the identity of an access token.
     pub(super) async fn judge(&self, token: &str) -> Result<Identity, Refusal> {
         let header = decode_header(token).map_err(|_| NOT_VALID)?;
+        if !is_access_token(header.typ.as_deref(), self.typed) {
+            return Err(NOT_VALID);
+        }
+        let claims = self.claims(token, &header).await?;
+        if claims.contains_key("cnf") {
+            tracing::debug!(
+                issuer = self.issuer,
+                "a token was rejected: it is bound to a client key (`cnf`), which is not supported"
+            );
+            return Err(NOT_VALID);
+        }
+        let ends = claims.get("exp").and_then(seconds);
+        let ends = ends.and_then(|exp| end_of(exp, self.validation.leeway));
+        Ok(Identity::of_token(&self.issuer, claims).ok_or(NOT_VALID)?.with_end(ends))
+    }
+
+    /// Returns the claims of an ID token. An ID token has the type `JWT`, or none.
+    pub(super) async fn id_claims(&self, token: &str) -> Result<Map<String, Value>, Refusal> {
+        let header = decode_header(token).map_err(|_| NOT_VALID)?;
+        if header.typ.as_deref().is_some_and(|typ| !typ.eq_ignore_ascii_case("JWT")) {
+            return Err(NOT_VALID);
+        }
+        self.claims(token, &header).await
+    }
+
+    /// Returns the claims of a token that the issuer has signed for one of the audiences, and that has not expired.
+    async fn claims(&self, token: &str, header: &Header) -> Result<Map<String, Value>, Refusal> {
         // The server supports no critical extensions (`crit`). It rejects HMAC, because a shared secret is
         // not a signature of the issuer.
-        let is_strange = header.crit.is_some() || header.alg.family() == AlgorithmFamily::Hmac;
-        if is_strange || !is_access_token(header.typ.as_deref(), self.typed) {
+        if header.crit.is_some() || header.alg.family() == AlgorithmFamily::Hmac {
             return Err(NOT_VALID);
         }
         let key = self.keys.find(header.kid.as_deref(), header.alg).await?.ok_or(NOT_VALID)?;
@@ -171,16 +199,7 @@ impl Judge {
             tracing::debug!(issuer = self.issuer, %error, "a token was rejected");
             if *error.kind() == ErrorKind::ExpiredSignature { EXPIRED } else { NOT_VALID }
         })?;
-        if decoded.claims.contains_key("cnf") {
-            tracing::debug!(
-                issuer = self.issuer,
-                "a token was rejected: it is bound to a client key (`cnf`), which is not supported"
-            );
-            return Err(NOT_VALID);
-        }
-        let ends = decoded.claims.get("exp").and_then(seconds);
-        let ends = ends.and_then(|exp| end_of(exp, self.validation.leeway));
-        Ok(Identity::of_token(&self.issuer, decoded.claims).ok_or(NOT_VALID)?.with_end(ends))
+        Ok(decoded.claims)
     }
 }
 

@@ -44,6 +44,8 @@
 //! Each way to authenticate results in an [`Identity`]. Sealed states, sessions, tasks, result sets and links belong to
 //! the [`principal`](Identity::principal) of an identity, and other callers cannot use them.
 //!
+//! [`OpenIdConnect`] signs users in on a web page of your application, with the same principals.
+//!
 //! Over stdio, the server does not authenticate callers. The user who started the process is the caller.
 
 mod api_key;
@@ -55,6 +57,7 @@ mod jwks;
 mod layer;
 mod lease;
 mod metadata;
+mod open_id;
 mod proxy;
 mod refusal;
 #[cfg(feature = "results")]
@@ -79,6 +82,7 @@ pub use self::{
     introspection::Introspection,
     issuer::Issuer,
     layer::{AuthLayer, AuthService},
+    open_id::{OpenIdClient, OpenIdConnect, SignInAttempt, SignInError},
     proxy::Proxy,
 };
 use self::{
@@ -173,15 +177,35 @@ impl Auth {
         if let Some(admitted) = self.admitted(parts) {
             return Ok(admitted.identity.clone());
         }
-        let Inner { proxy, principal, .. } = &*self.inner;
+        let proxy = self.inner.proxy.as_ref();
         let identity = match self.credential(&parts.headers)? {
             Some(token) => self.judge(token, peer(parts)).await?,
-            None => proxy.as_ref().and_then(|proxy| proxy.identify(parts)).ok_or(Refusal::Missing)?,
+            None => proxy.and_then(|proxy| proxy.identify(parts)).ok_or(Refusal::Missing)?,
         };
-        let Some(rename) = principal else { return Ok(identity) };
+        self.map_principal(identity)
+    }
+
+    /// Returns the identity with the principal that the function of [`AuthBuilder::with_principal`] returns. Without
+    /// such a function, the identity stays unchanged.
+    ///
+    /// Use this method for users who sign in on a web page, for example with [`OpenIdConnect`]. They then have the same
+    /// principal as with a token.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Refusal::Invalid`] if the function returns `None`.
+    pub fn map_principal(&self, identity: Identity) -> Result<Identity, Refusal> {
+        let Some(rename) = &self.inner.principal else { return Ok(identity) };
         let principal = rename(&identity)
             .ok_or(Refusal::Invalid("the token is valid, but its subject is not a known principal"))?;
         Ok(identity.with_principal(principal))
+    }
+
+    /// Returns whether callers can authenticate with tokens of this issuer.
+    pub fn accepts_issuer(&self, issuer: &str) -> bool {
+        let Inner { judges, inquirer, .. } = &*self.inner;
+        let is_asked = inquirer.as_ref().is_some_and(|inquirer| inquirer.issuer() == issuer);
+        is_asked || judges.iter().any(|judge| judge.issuer() == issuer)
     }
 
     /// Returns the result of an earlier layer of the same [`Auth`].

@@ -65,8 +65,8 @@ pub(super) async fn chunk(
 ) -> Answer {
     let index = index.parse().map_err(|_| ApiError::invalid("the chunk must be a number, counted from 0"))?;
     let format = call.query.format()?.unwrap_or(ExportFormat::Arrow);
-    if !has_chunks(format) {
-        let formats = ExportFormat::ALL.into_iter().filter(|format| has_chunks(*format));
+    if !format.has_chunks() {
+        let formats = ExportFormat::ALL.into_iter().filter(|format| format.has_chunks());
         let formats = ExportFormat::one_of(formats);
         return Err(ApiError::invalid(format!("`format` of a chunk must be {formats}")));
     }
@@ -74,14 +74,6 @@ pub(super) async fn chunk(
     let request = ExportRequest::new(format).with_chunk(Some(index)).with_csv_safe(csv_safe);
     let resource = server.inner.open_rows(&call.id, &call.access, Action::Export).await?;
     answer(&server, &method, &call, &resource, request).await
-}
-
-/// Returns whether one chunk of a set can be exported in this format.
-fn has_chunks(format: ExportFormat) -> bool {
-    match format {
-        ExportFormat::Ndjson | ExportFormat::Csv | ExportFormat::Arrow | ExportFormat::Parquet => true,
-        ExportFormat::Xlsx => false,
-    }
 }
 
 /// Answers with saved rows in a format: all bytes, or a part of them.

@@ -103,6 +103,9 @@ fn of_source(source: antiphon_results::BoxError) -> DualResponseError {
         Ok(error) => return *error,
         Err(source) => source,
     };
+    if source.is::<regex::Error>() {
+        return no_pattern();
+    }
     match source.downcast::<DataFusionError>() {
         Ok(error) => of_query(*error),
         Err(source) => inside(source),
@@ -122,6 +125,7 @@ fn shared(error: &DataFusionError) -> DualResponseError {
             not_valid(&error.to_string())
         }
         DataFusionError::Internal(text) if is_pattern(text) => no_pattern(),
+        DataFusionError::External(source) if source.is::<regex::Error>() => no_pattern(),
         error => inside(error.to_string()),
     }
 }

@@ -8,7 +8,7 @@ mod database;
 mod json;
 mod normal;
 mod parts;
-mod work;
+mod write;
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ use self::{
     batches::BatchFeed,
     claim::Claim,
     json::{JsonFeed, JsonRows},
-    work::Work,
+    write::Write,
 };
 use crate::{
     error::{Error, Result},
@@ -47,11 +47,11 @@ pub(crate) async fn begin(
     }
     let mut feed = Feed::open(row_source).await?;
     let claim = Claim::take(inner, id).await?;
-    let mut work = Work::new(inner, claim);
+    let mut write = Write::new(inner, claim);
     let first = match feed.first(options.sample).await {
         Ok(first) => first,
         Err(error) => {
-            work.give_up().await;
+            write.give_up().await;
             return Err(error);
         }
     };
@@ -61,10 +61,10 @@ pub(crate) async fn begin(
     }
     let (progress, watched) = watch::channel(Progress::default());
     let rest = async move {
-        match work.run(feed, &options, &progress).await {
+        match write.run(feed, &options, &progress).await {
             Ok(written) => Ok(written),
             Err(error) => {
-                work.give_up().await;
+                write.give_up().await;
                 Err(error.of_writing().into())
             }
         }

@@ -56,6 +56,12 @@ impl Stores {
         !self.0.faulty
     }
 
+    /// Returns the time to live of records that expire during a test: 300 milliseconds. If the fixture injects faults, a
+    /// write is repeated, and must end before its record has expired. Then the duration is 2 seconds.
+    pub fn short(&self) -> Duration {
+        if self.0.faulty { Duration::from_secs(2) } else { Duration::from_millis(300) }
+    }
+
     /// Returns the duration that tests use for claims: 10 minutes. If the fixture injects faults, a claim can be
     /// lost, and the duration is 3 seconds.
     pub fn lease(&self) -> Duration {

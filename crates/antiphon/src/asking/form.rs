@@ -26,7 +26,11 @@ use crate::{
     protocol::{APP_MEDIA_TYPE, UI_META},
     registry::Registry,
     resource::Resource,
-    run::Channel,
+    run::{
+        Channel,
+        channels::{Link, link},
+        client::Connection,
+    },
     schema::Validator,
     task::{Delivered, OpenQuestions, TaskView},
     tool::{TaskPolicy, Tool, ToolOutput},
@@ -112,7 +116,7 @@ struct Answered {
 
 /// The user's answer to a question.
 #[derive(Deserialize, JsonSchema)]
-struct Response {
+pub(super) struct Response {
     action: Action,
     /// The values of the form, if the action is `accept`.
     content: Option<BTreeMap<String, Value>>,
@@ -128,7 +132,7 @@ enum Action {
 
 impl Response {
     /// Returns the answer as an MCP client would send it. Other members are left out.
-    fn into_answer(self) -> Value {
+    pub(super) fn into_answer(self) -> Value {
         match self.action {
             Action::Accept => json!({"action": "accept", "content": self.content.unwrap_or_default()}),
             Action::Decline => json!({"action": "decline"}),
@@ -222,11 +226,12 @@ impl Caller<'_> {
         runtime.seal.is_view_key(view, &runtime.audience)
     }
 
-    /// Returns whether no other caller has the same owner. Unauthenticated callers over HTTP or with a shared backend
-    /// have the same owner, and would see each other's questions.
+    /// Returns whether no other caller has the same owner. Unauthenticated callers have the same owner, and would see
+    /// each other's questions. A process that serves one client, as over stdio, has one user, unless it shares its tasks
+    /// with other processes.
     fn is_distinct(&self) -> bool {
-        let alone = self.ctx.headers().is_none() && self.ctx.run.runtime.backend.is_none();
-        alone || self.ctx.principal().is_some()
+        let is_only = self.ctx.run.client.connection().is_some_and(Connection::is_only);
+        (is_only && self.ctx.run.runtime.backend.is_none()) || self.ctx.principal().is_some()
     }
 
     fn holder(&self) -> Holder<'_> {
@@ -300,6 +305,9 @@ pub(super) fn title(registry: &Registry, tool: &str) -> String {
 /// Returns a question as the form shows it.
 fn question(request: &Value) -> Value {
     let params = &request["params"];
+    if let Some(Ok(Link { url, host })) = link(request) {
+        return json!({"message": params["message"], "url": url, "host": host});
+    }
     json!({
         "message": params["message"],
         "schema": params["requestedSchema"],

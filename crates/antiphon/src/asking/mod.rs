@@ -1,15 +1,17 @@
 //! Questions that a client does not show, and calls that a client does not wait for.
 //!
 //! The run of such a call becomes a task, and the call returns a waiting result (`waiting`). The user answers in a
-//! form: an MCP App that calls `ask_open` and `ask_answer` (`form`), or a web page (`page`). The model reads the result
-//! with `task_result` (`tools`).
+//! form: an MCP App that calls `ask_open` and `ask_answer` (`form`), or a web page (`page`). If the question allows it,
+//! the model asks the user in the chat, and relays the answer (`relay`). The model reads the result with `task_result`
+//! (`tools`).
 
 mod form;
 #[cfg(feature = "http")]
 mod html;
 #[cfg(feature = "http")]
-mod page;
+pub(crate) mod page;
 mod policy;
+mod relay;
 mod ticket;
 mod tools;
 mod waiting;
@@ -30,8 +32,8 @@ pub use self::page::AskPage;
 pub use self::policy::AskPolicy;
 #[cfg(feature = "http")]
 pub(crate) use self::{
-    html::{FormOf, Given, message, style},
-    page::{Base, Browser, Listener, Named, Site},
+    html::{FormOf, Given, Step, message, style},
+    page::{Admission, Base, Browser, Listener, Named, Site},
 };
 use crate::{
     ctx::Ctx,
@@ -39,7 +41,10 @@ use crate::{
     protocol::APP_MEDIA_TYPE,
     registry::{Catalog, Registry},
     resource::Resource,
-    run::{Channel, Channels, Client, channels::is_form},
+    run::{
+        Channel, Channels, Client,
+        channels::{is_form, is_link},
+    },
     seal::SealConfig,
     task::{Delivered, Owner, TaskStatus, TaskView, Tasks},
     tool::{TaskPolicy, Tool, Visibility},
@@ -102,6 +107,9 @@ impl Asking {
         // With a web page, a client that follows tasks can also receive a waiting result.
         let visibility = if self.has_page() { Visibility::Everyone } else { Visibility::WithoutTasks };
         let mut tools = tools::tools(visibility);
+        if self.policy.relay {
+            tools.push(relay::tool(visibility));
+        }
         if let Some(page) = &self.page {
             tools.push(tools::question(page.uri()));
             tools.extend(form::tools());
@@ -130,6 +138,17 @@ impl Asking {
         // client that follows tasks receives the questions with the task.
         let asks = client.supports(Capability::Elicitation) && !client.knows_tasks();
         Channels { app, page: self.has_page_for(client), client: asks && !app }
+    }
+
+    /// Returns whether the model of this client can relay answers: whether it sees the tools for it.
+    pub(crate) fn relays(&self, client: &Client) -> bool {
+        self.policy.relay && (self.has_page() || !client.knows_tasks() || client.shows_apps())
+    }
+
+    /// Returns whether a form that the client of this call does not show can be answered elsewhere. Only `task_result`
+    /// asks the client for another run.
+    pub(crate) fn checks_client(&self, tool: &Tool, client: &Client) -> bool {
+        tool.name() == tools::TASK_RESULT && self.has_page_for(client)
     }
 
     /// Returns whether the server has a web page for answers.
@@ -284,8 +303,9 @@ fn stored_id(shown: &str) -> &str {
     id.strip_prefix("t_").unwrap_or(id)
 }
 
-/// Returns the open questions of a task that a form can show, by wire key.
+/// Returns the open questions of a task that the form and the web page can show, by wire key: forms, and links that the
+/// user is asked to open.
 fn forms(view: &TaskView) -> impl Iterator<Item = (&String, &Value)> {
     let asks = view.status == TaskStatus::InputRequired;
-    view.asks.iter().filter(move |(_, request)| asks && is_form(request))
+    view.asks.iter().filter(move |(_, request)| asks && (is_form(request) || is_link(request)))
 }

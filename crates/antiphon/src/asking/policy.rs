@@ -28,6 +28,7 @@ use super::AskPage;
 /// |---|---|---|
 /// | `task_result` | models of clients without MCP tasks | returns the result of a run, or the next step |
 /// | `task_cancel` | models of clients without MCP tasks | cancels a run |
+/// | `task_answer` | models that see `task_result`, with [`with_relay`](Self::with_relay) | relays the user's answer |
 /// | `task_question` | models of clients with MCP Apps | shows the form with the question |
 /// | `ask_open` | the form | returns the open question |
 /// | `ask_answer` | the form | delivers the user's answer |
@@ -39,10 +40,13 @@ pub struct AskPolicy {
     pub(crate) app: bool,
     #[cfg(feature = "http")]
     pub(super) page: Option<AskPage>,
+    pub(crate) relay: bool,
     pub(crate) hand_over_after: Duration,
     pub(crate) quick: Duration,
     pub(crate) expiry: Duration,
     pub(crate) heartbeat: Duration,
+    pub(crate) max_waiting: usize,
+    pub(crate) joins: bool,
 }
 
 impl Default for AskPolicy {
@@ -51,10 +55,13 @@ impl Default for AskPolicy {
             app: true,
             #[cfg(feature = "http")]
             page: None,
+            relay: false,
             hand_over_after: Duration::from_secs(45),
             quick: Duration::from_millis(300),
             expiry: Duration::from_secs(60 * 60),
             heartbeat: Duration::from_secs(10),
+            max_waiting: 100,
+            joins: true,
         }
     }
 }
@@ -75,6 +82,18 @@ impl AskPolicy {
     #[must_use]
     pub fn with_page(mut self, page: AskPage) -> Self {
         self.page = Some(page);
+        self
+    }
+
+    /// Sets whether models can relay answers to questions that allow it
+    /// ([`Elicit::relayed`](crate::elicitation::Elicit::relayed)). Default: no.
+    ///
+    /// A model relays an answer only if no other channel reaches the user: if the client shows neither forms nor MCP
+    /// Apps, and the server has no web page for answers. The model asks the user in the chat, and delivers the answer
+    /// with the tool `task_answer`. The server cannot verify that the model asked the user.
+    #[must_use]
+    pub fn with_relay(mut self, relay: bool) -> Self {
+        self.relay = relay;
         self
     }
 
@@ -122,6 +141,38 @@ impl AskPolicy {
         self
     }
 
+    /// Sets how many runs of a caller can wait for users at the same time. Default: 100.
+    ///
+    /// If the limit is reached, a call that would wait fails with [`ErrorKind::Limit`](crate::ErrorKind::Limit), and a
+    /// long call stays open instead of being handed over. With a [backend](crate::ServerBuilder::with_backend), the
+    /// limit applies to all replicas together. Calls at the same time can exceed the limit by a few runs.
+    ///
+    /// The limit applies to authenticated callers. Without authentication, it applies to each connection over stdio, a
+    /// socket or a WebSocket. It does not apply to unauthenticated callers over streamable HTTP, because the server
+    /// cannot distinguish them. [`Limits::with_principal`](crate::limits::Limits::with_principal) limits the rate of
+    /// their calls.
+    #[must_use]
+    pub fn with_max_waiting(mut self, max_waiting: usize) -> Self {
+        self.max_waiting = max_waiting;
+        self
+    }
+
+    /// Sets whether a repeated call joins a run that waits for its user, instead of starting a second run. Default: yes.
+    ///
+    /// Models sometimes repeat a call instead of calling `task_result`. A call joins a run if the caller, the session,
+    /// the client program, the tool and the arguments are the same, and if the run waits for an answer. The call then
+    /// returns the waiting result of that run. After the run has continued or ended, a call starts a new run. Calls of
+    /// unauthenticated callers over HTTP never join.
+    ///
+    /// With a [backend](crate::ServerBuilder::with_backend), the search for such a run costs one read of the store for
+    /// each call of a tool whose runs can become tasks, even if the tool does not ask. To avoid the read for a tool
+    /// that neither asks nor takes long, use [`TaskPolicy::Never`](crate::task::TaskPolicy::Never).
+    #[must_use]
+    pub fn with_joining(mut self, joining: bool) -> Self {
+        self.joins = joining;
+        self
+    }
+
     /// Returns the problems of the web page, one line each. `knows_callers` is whether the server authenticates callers.
     #[cfg(feature = "http")]
     pub(crate) fn page_problems(&self, knows_callers: bool) -> Vec<String> {
@@ -140,6 +191,10 @@ impl AskPolicy {
                 "`AskPolicy::with_expiry` is 0, so every question would expire at once; set a longer time",
             ),
             (self.heartbeat.is_zero(), "`AskPolicy::with_heartbeat` is 0; set a longer interval"),
+            (
+                self.max_waiting == 0,
+                "`AskPolicy::with_max_waiting` is 0, so no run could wait for its user; set 1 or more",
+            ),
         ];
         is_wrong.into_iter().filter(|(is_wrong, _)| *is_wrong).map(|(_, problem)| problem.to_owned())
     }

@@ -15,11 +15,14 @@ use crate::{
     error::{Capability, ErrorKind, Result},
     model::ToolAnnotations,
     protocol::UI_META,
-    run::{Channel, Channels},
+    run::{Channel, Channels, channels::is_form},
     task::{Cancelled, Ended, TaskView},
     tool::{TaskPolicy, Tool, ToolOutput, Visibility},
     url_elicitation::{CONTEXT_META, KEY_META},
 };
+
+/// The name of the tool with which models read results.
+pub(super) const TASK_RESULT: &str = "task_result";
 
 const RESULT: &str = "Returns the result of a tool call that has not finished, or says what to do next. Call it with the task ID from a NOT FINISHED or STILL WORKING answer.";
 
@@ -72,7 +75,7 @@ struct Wanted {
 pub(super) fn tools(visibility: Visibility) -> Vec<Tool> {
     let annotations = |title: &str| ToolAnnotations::with_title(title).open_world(false);
     let tools = [
-        Tool::new("task_result", RESULT, task_result)
+        Tool::new(TASK_RESULT, RESULT, task_result)
             .with_annotations(annotations("Read the result of a task").read_only(true)),
         Tool::new("task_cancel", CANCEL, task_cancel)
             .with_annotations(annotations("Cancel a task").destructive(true).idempotent(true)),
@@ -123,7 +126,13 @@ async fn task_result(ctx: &Ctx, Wanted { id, wait }: Wanted) -> Result<ToolOutpu
         }
         for question in questions {
             asked += 1;
-            let Some(answer) = ask(ctx, &question).await? else { break 'task };
+            let Some(answer) = ask(ctx, &question).await? else {
+                if ctx.run.is_unresponsive() {
+                    // The client has not shown the question. The user answers elsewhere.
+                    ctx.step("leave", || caller.leave_client(id)).await?;
+                }
+                break 'task;
+            };
             let answers = BTreeMap::from([(question.wire, answer)]);
             // If the user has answered elsewhere meanwhile, the first answer counts.
             let delivered = ctx.step("deliver", || caller.deliver_of_client(id, answers)).await?;
@@ -132,16 +141,8 @@ async fn task_result(ctx: &Ctx, Wanted { id, wait }: Wanted) -> Result<ToolOutpu
             }
         }
     }
-    let mut view = caller.task(id).await?;
-    if view.status.is_final() {
-        return Ok(ended(view));
-    }
-    // The next step depends on the client of this call, which can differ from the client that started the run.
-    let Channels { app, page, client } = view.channels;
-    view.channels.app = app && ctx.run.client.shows_apps();
-    view.channels.page = page && caller.asking.has_page_for(&ctx.run.client);
-    view.channels.client = client && caller.shows_forms();
-    Ok(caller.asking.output(&view))
+    let view = caller.task(id).await?;
+    Ok(caller.next_step(view))
 }
 
 async fn task_cancel(ctx: &Ctx, Which { id }: Which) -> Result<ToolOutput> {
@@ -192,12 +193,40 @@ impl Caller<'_> {
     /// show.
     async fn questions(&self, id: &str, wait: Duration) -> Result<Vec<Question>> {
         let Some(view) = self.tasks.get(&self.owner, id).await? else { return Ok(Vec::new()) };
-        let asks = |view: &TaskView| view.channels.client && self.shows_forms();
+        let asks = |view: &TaskView| {
+            let shows = view.channels.client && self.shows_forms();
+            shows && forms(view).any(|(_, request)| is_form(request))
+        };
         // A question that the user must answer elsewhere is not new: wait for its answer.
         let known: BTreeSet<String> =
             if asks(&view) { BTreeSet::new() } else { view.asks.keys().cloned().collect() };
         let view = self.settled(view, &known, wait).await?.filter(asks);
-        Ok(view.iter().flat_map(forms).map(|(wire, request)| Question::new(wire, request)).collect())
+        let asked = view.iter().flat_map(forms).filter(|(_, request)| is_form(request));
+        Ok(asked.map(|(wire, request)| Question::new(wire, request)).collect())
+    }
+
+    /// Limits the channels of a task to those of the client of this call, which can differ from the client that started
+    /// the run.
+    pub(super) fn narrow(&self, view: &mut TaskView) {
+        let reached = &self.ctx.run.client;
+        let Channels { app, page, client } = view.channels;
+        view.channels.app = app && reached.shows_apps();
+        view.channels.page = page && self.asking.has_page_for(reached);
+        view.channels.client = client && self.shows_forms();
+    }
+
+    /// Returns the result of a task that has ended, or the next step for the model of this call.
+    pub(super) fn next_step(&self, mut view: TaskView) -> ToolOutput {
+        if view.status.is_final() {
+            return ended(view);
+        }
+        self.narrow(&mut view);
+        self.asking.output(&view)
+    }
+
+    /// Asks no further question of the task through a client, if there is another channel.
+    async fn leave_client(&self, id: &str) -> Result<()> {
+        self.tasks.leave_client(&self.owner, id).await
     }
 
     /// Stores answers that the client of this call has returned. Returns whether the task exists.

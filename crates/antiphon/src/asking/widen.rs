@@ -70,7 +70,7 @@ mod tests {
     }
 
     fn waiting() -> Value {
-        output(&waits("May they start?", Channels::default()), None).structured.unwrap()
+        output(&waits("May they start?", Channels::default()), None, false).structured.unwrap()
     }
 
     #[cfg(feature = "validate")]

@@ -6,7 +6,10 @@ use antiphon_replay::{Key, Op, Outcome, Turn};
 use serde_json::Value;
 
 use super::Ctx;
-use crate::error::{Capability, Error, ErrorKind, Result};
+use crate::{
+    error::{Capability, Error, ErrorKind, Result},
+    url_elicitation::Channel,
+};
 
 /// A question. The tool's call names it, and its first poll registers it with the replay machine.
 #[derive(Debug)]
@@ -54,6 +57,22 @@ impl<'a> Ask<'a> {
         self.key = self.first.attempt(attempt);
         self.op = None;
         self.done = false;
+    }
+
+    /// Returns the channel of the user's answer to this question. Counts the answer, unless the run replays it.
+    pub(super) fn answered(&self, answer: &Value) -> Channel {
+        let channel = Channel::of(answer);
+        let run = &self.ctx.run;
+        let is_replayed = run.state().machine().is_replaying();
+        if !is_replayed {
+            let action = match answer["action"].as_str() {
+                Some("accept") => "accept",
+                Some("decline") => "decline",
+                _ => "cancel",
+            };
+            run.span.answered(channel.name(), action);
+        }
+        channel
     }
 
     /// Polls for the client's answer, without validation. `describe` returns the operation and `request` the message to

@@ -17,9 +17,8 @@ use super::{Ctx, ask::Ask};
 use crate::{
     error::{Error, ErrorKind, Result},
     exchange::ElicitExchange,
-    run::Channel,
     schema::{self, Form},
-    url_elicitation::{CONTEXT_META, KEY_META},
+    url_elicitation::{CONTEXT_META, Channel, KEY_META, RELAY_META},
 };
 
 /// The user's response to a question: an answer, or the fact that the user declined or dismissed the question.
@@ -325,6 +324,43 @@ impl<'a, T> Elicit<'a, T> {
         self.inner = self.inner.retries(retries);
         self
     }
+
+    /// Allows the model to relay the answer, if no other channel reaches the user. Default: no.
+    ///
+    /// The model then asks the user in the chat, and delivers the answer with the tool `task_answer`. The server
+    /// validates the answer as any other. The server cannot verify that the model asked the user, so do not use this
+    /// setting for approvals, or for other answers that must come from the user. [`Answer::via`] returns
+    /// [`Channel::Relay`] for such an answer.
+    ///
+    /// This setting needs [`AskPolicy::with_relay`](crate::elicitation::AskPolicy::with_relay). Without it, the
+    /// question fails in clients that do not show forms, as other questions do.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use antiphon::{elicitation::{AskPolicy, Channel}, prelude::*};
+    /// #[derive(Deserialize, JsonSchema)]
+    /// struct Colour {
+    ///     name: String,
+    /// }
+    ///
+    /// async fn paint(ctx: &Ctx, _: ()) -> Result<String> {
+    ///     let colour = ctx.elicit::<Colour>("Which colour?").relayed().await?.into_answer()?;
+    ///     let source = if colour.via() == Channel::Relay { "the assistant says" } else { "you chose" };
+    ///     Ok(format!("{source} {}", colour.value.name))
+    /// }
+    ///
+    /// let server = Server::builder("paint", "1.0.0")
+    ///     .with_asking(AskPolicy::default().with_relay(true))
+    ///     .tool(Tool::new("paint", "Paints a wall", paint))
+    ///     .build()?;
+    /// # let _ = server;
+    /// # Ok::<(), antiphon::BuildError>(())
+    /// ```
+    pub fn relayed(mut self) -> Self {
+        self.inner = self.inner.relayed();
+        self
+    }
 }
 
 impl<T: DeserializeOwned> Future for Elicit<'_, T> {
@@ -353,6 +389,8 @@ pub struct ElicitValue<'a> {
     form: Result<Arc<Form>>,
     message: String,
     context: Option<Value>,
+    /// Whether the model can relay the answer.
+    relayed: bool,
     /// The problems of the previous answer.
     problems: Vec<String>,
     retries: u32,
@@ -370,6 +408,7 @@ impl<'a> ElicitValue<'a> {
             form,
             message,
             context: None,
+            relayed: false,
             problems: Vec::new(),
             retries: RETRIES,
             asked_again: 0,
@@ -394,6 +433,12 @@ impl<'a> ElicitValue<'a> {
         self
     }
 
+    /// Allows the model to relay the answer, if no other channel reaches the user. See [`Elicit::relayed`].
+    pub fn relayed(mut self) -> Self {
+        self.relayed = true;
+        self
+    }
+
     /// Asks the question, and validates the answer with the form's schema and with `parse`.
     fn poll_parsed<T>(
         &mut self,
@@ -411,7 +456,7 @@ impl<'a> ElicitValue<'a> {
                     return Poll::Ready(Err(error.expect_err("this is the failed form")));
                 }
             };
-            let (message, context) = (&self.message, &self.context);
+            let (message, context, relayed) = (&self.message, &self.context, self.relayed);
             let shown = if self.problems.is_empty() {
                 Cow::Borrowed(message)
             } else {
@@ -435,10 +480,10 @@ impl<'a> ElicitValue<'a> {
                         &[shown.as_bytes(), form.text.as_bytes(), context.as_bytes()],
                     ))
                 },
-                |key| request(key, &shown, &form.schema, context.as_ref()),
+                |key| request(key, &shown, &form.schema, context.as_ref(), relayed),
             ))?;
             let key = self.ask.key().to_string();
-            let channel = Channel::of(&answer);
+            let channel = self.ask.answered(&answer);
             let content = match answer["action"].as_str() {
                 Some("accept") => match answer["content"].take() {
                     Value::Null => json!({}),
@@ -503,9 +548,12 @@ impl fmt::Debug for ElicitValue<'_> {
     }
 }
 
-fn request(key: &Key, message: &str, schema: &Value, context: Option<&Value>) -> Value {
+fn request(key: &Key, message: &str, schema: &Value, context: Option<&Value>, relayed: bool) -> Value {
     let mut meta = Map::new();
     meta.insert(KEY_META.into(), key.name().into());
+    if relayed {
+        meta.insert(RELAY_META.into(), true.into());
+    }
     if let Some(context) = context {
         meta.insert(CONTEXT_META.into(), context.clone());
     }

@@ -13,7 +13,7 @@ use super::{Ctx, ask::Ask};
 use crate::{
     error::Result,
     protocol::{Note, Revision},
-    url_elicitation::KEY_META,
+    url_elicitation::{Channel, KEY_META},
 };
 
 impl Ctx {
@@ -23,9 +23,15 @@ impl Ctx {
     /// [`Server::elicitation_complete`](crate::Server::elicitation_complete) in the HTTP handler of the page's
     /// callback. If the tool itself detects the completion, call [`elicitation_complete`](Self::elicitation_complete).
     ///
+    /// If the client has not declared URL mode, a server with
+    /// [`ServerBuilder::with_asking`](crate::ServerBuilder::with_asking) shows the link in its own form or on its own
+    /// web page. The link must then begin with `https://`, or with `http://` for the user's own machine.
+    ///
     /// # Errors
     ///
-    /// Returns [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if the client has not declared URL mode.
+    /// Returns [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if the client has not declared URL mode, and
+    /// the server cannot show the link in another way. Returns [`ErrorKind::Misuse`](crate::ErrorKind::Misuse) if the
+    /// server must not show this link.
     pub fn elicit_url(&self, message: impl Into<String>, url: impl Into<String>) -> ElicitUrl<'_> {
         ElicitUrl { ask: Ask::new(self, "url"), message: message.into(), url: PageUrl::Fixed(url.into()) }
     }
@@ -109,6 +115,15 @@ pub struct UrlElicited {
     pub id: String,
     /// Whether the user agreed to open the page.
     pub agreed: bool,
+    channel: Channel,
+}
+
+impl UrlElicited {
+    /// Returns the channel through which the user answered. Channels other than the client need
+    /// [`ServerBuilder::with_asking`](crate::ServerBuilder::with_asking).
+    pub fn via(&self) -> Channel {
+        self.channel
+    }
 }
 
 impl ElicitUrl<'_> {
@@ -146,6 +161,7 @@ impl Future for ElicitUrl<'_> {
                 },
             }),
         ))?;
-        Poll::Ready(Ok(UrlElicited { id, agreed: answer["action"] == "accept" }))
+        let channel = ask.answered(&answer);
+        Poll::Ready(Ok(UrlElicited { id, agreed: answer["action"] == "accept", channel }))
     }
 }

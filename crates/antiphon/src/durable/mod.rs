@@ -21,9 +21,11 @@ pub(crate) const SEALS: &str = "seal";
 /// Prefix of the records of at-most-once steps.
 pub(crate) const STEPS: &str = "step";
 /// Prefixes of the records that are removed after they expire.
-pub(crate) const KINDS: [&str; 7] = ["seal/", "step/", "spent/", "pieces/", "rings/", "audit/", TASKS];
+pub(crate) const KINDS: [&str; 8] = ["seal/", "step/", "spent/", "pieces/", "rings/", "audit/", TASKS, WAITS];
 /// Prefix of the records of tasks.
 pub(crate) const TASKS: &str = "tasks/";
+/// Prefix of the records that list the tasks that wait for users.
+pub(crate) const WAITS: &str = "waits/";
 
 /// The number of expired records that are removed in one call.
 const BULK: usize = 1000;

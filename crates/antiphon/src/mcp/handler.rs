@@ -11,13 +11,13 @@ use antiphon_transport::session::Setting;
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
-        CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams, CompleteResult,
-        CompletionInfo, CustomRequest, CustomResult, Extensions, GetPromptRequestParams, GetPromptResponse,
-        GetPromptResult, GetTaskParams, GetTaskResult, InitializeRequestParams, InitializeResult,
-        ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
-        PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult,
-        Reference, ServerConfig, SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter, Tool,
-        UnsubscribeRequestParams, UpdateTaskParams,
+        CallToolRequestParams, CallToolResponse, CancelTaskParams, CancelledNotificationParam,
+        CompleteRequestParams, CompleteResult, CompletionInfo, CustomRequest, CustomResult, Extensions,
+        GetPromptRequestParams, GetPromptResponse, GetPromptResult, GetTaskParams, GetTaskResult,
+        InitializeRequestParams, InitializeResult, ListPromptsResult, ListResourceTemplatesResult,
+        ListResourcesResult, ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams,
+        ReadResourceResponse, ReadResourceResult, Reference, ServerConfig, SetLevelRequestParams,
+        SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams, UpdateTaskParams,
     },
     service::{NotificationContext, RequestContext, SubscriptionContext},
 };
@@ -43,7 +43,11 @@ use crate::{
     prompt::{Completer, Completion},
     protocol::reply::{put_trace, to_error_data, to_result},
     resource::Resource,
-    run::{AskOptions, client::SessionMemory},
+    run::{
+        AskOptions,
+        channels::UNRESPONSIVE,
+        client::{Connection, SessionMemory},
+    },
     task::{TaskView, Tasks},
     tool::{TaskPolicy, ToolOutput},
     url_elicitation::UrlElicitationRequired,
@@ -57,6 +61,8 @@ pub(crate) struct Handler {
     pub(super) service: Arc<Service>,
     session: OnceLock<Session>,
     session_idle: Option<Duration>,
+    /// The connection that the handler serves, if it belongs to one client.
+    connection: Option<Connection>,
     /// Change streams of subscriptions that are about to be acknowledged.
     acknowledging: Mutex<VecDeque<Receiver<ChangeNotice>>>,
 }
@@ -73,7 +79,19 @@ const ACKNOWLEDGING: usize = 64;
 impl Handler {
     /// Creates a handler for a session that its transport closes after `session_idle` without traffic.
     pub(crate) fn new(service: Arc<Service>, session_idle: Option<Duration>) -> Self {
-        Self { service, session: OnceLock::new(), session_idle, acknowledging: Mutex::default() }
+        Self {
+            service,
+            session: OnceLock::new(),
+            session_idle,
+            connection: None,
+            acknowledging: Mutex::default(),
+        }
+    }
+
+    /// Sets the connection that the handler serves. Default: none.
+    pub(crate) fn with_connection(mut self, connection: Connection) -> Self {
+        self.connection = Some(connection);
+        self
     }
 
     pub(super) fn session(&self, extensions: &Extensions) -> &Session {
@@ -207,6 +225,7 @@ impl ServerHandler for Handler {
             timeout: tool.timeout,
             quota: tool.quota,
             declared: tool.elicits.clone(),
+            ask: self.plain_options(tool, &client),
             ..self.plain_call("tools/call", &request.name, &arguments)
         };
         let checked = tool.arguments.check(&arguments, self.service.runtime.limits.argument_depth);
@@ -505,6 +524,15 @@ impl ServerHandler for Handler {
         tasks_2026::cancel(self.tasks()?, &owner, request).await
     }
 
+    async fn on_cancelled(&self, cancelled: CancelledNotificationParam, _: NotificationContext<RoleServer>) {
+        if let Some(client) = self.session.get().and_then(|session| session.gave_up(&cancelled)) {
+            tracing::info!(
+                "a client did not answer a question within its own time limit; its user is asked in another way"
+            );
+            self.service.runtime.unresponsive.put(client, UNRESPONSIVE);
+        }
+    }
+
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         self.session(&context.extensions).forward(&self.service.runtime.changes, context.peer);
     }
@@ -540,12 +568,14 @@ impl Handler {
     pub(super) fn client(&self, context: RequestContext<RoleServer>) -> Client {
         // A 2026-07-28 request has no session.
         if is_rounds(&context) {
-            return Client::new(context);
+            return Client::new(context).with_connection(self.connection.clone());
         }
         // Create the session here if necessary. A call can arrive before the notification that begins the
         // session.
         let session = self.session(&context.extensions);
-        Client::new(context).with_session(Arc::new(session.shared().clone()), session.level())
+        Client::new(context)
+            .with_session(Arc::new(session.shared().clone()), session.level())
+            .with_connection(self.connection.clone())
     }
 
     /// Returns `answer` unchanged. If it is an error that asks the user to visit web pages, records them, so
@@ -587,11 +617,24 @@ impl Handler {
         let policy = &asking.policy;
         Some(AskOptions {
             channels: asking.channels(tool, client),
+            relay: asking.relays(client),
             quick: policy.quick,
             expiry: policy.expiry,
             hand_over_after: Some(policy.hand_over_after),
             heartbeat: Some(policy.heartbeat),
+            max_waiting: Some(policy.max_waiting),
+            checks_client: false,
         })
+    }
+
+    /// Returns how the client of a call of `tool` is asked, if the tool's runs cannot become tasks.
+    fn plain_options(&self, tool: &crate::tool::Tool, client: &Client) -> AskOptions {
+        match &self.service.asking {
+            Some(asking) if asking.checks_client(tool, client) => {
+                AskOptions { checks_client: true, quick: asking.policy.quick, ..AskOptions::default() }
+            }
+            _ => AskOptions::default(),
+        }
     }
 
     fn completer(&self, request: &CompleteRequestParams) -> Option<Completer> {

@@ -20,7 +20,7 @@ use crate::{
     ctx::Ctx,
     error::{Error, ErrorKind, Result},
     function::Erased,
-    limits::Quota,
+    limits::{Admission, Quota},
     mcp::Service,
     output::Returned,
     protocol::reply::{put_trace, to_error_data},
@@ -80,7 +80,8 @@ pub(super) async fn invoke<T: Returned>(
         Ok(arguments) => (arguments, None),
         Err(error) => (&Value::Null, Some(error)),
     };
-    let (run, binding) = match begin(service, call, client, invalid).await? {
+    let admitted = admit(service, &call, &client).await?;
+    let (run, binding) = match begin(service, call, client, admitted, invalid).await? {
         Ok(begun) => begun,
         Err(error) => return Ok(Reply::Done(Err(error), revision, None)),
     };
@@ -98,7 +99,7 @@ pub(super) async fn invoke<T: Returned>(
         // Only tasks can be stopped.
         Leg::Stopped(_) => Err(Error::new(ErrorKind::Cancelled)),
         Leg::Waits { suspension, due } if waits_elsewhere(&run, &suspension) => {
-            match wait_elsewhere(service, &run, (name, sent), suspension, due).await {
+            match wait_elsewhere(service, &run, (name, sent, None), suspension, due).await {
                 Ok(view) => {
                     run.leave();
                     return Ok(Reply::Waits(Box::new(view)));
@@ -120,23 +121,43 @@ pub(super) async fn invoke<T: Returned>(
     Ok(Reply::Done(result, revision, trace))
 }
 
-/// Starts or resumes the run of a request. Returns the run and the binding of its sealed states. The binding
-/// is computed on demand, because most calls have no sealed state.
-///
-/// `invalid` is the error in the arguments, if any. It is returned after the request was admitted and its
-/// sealed state was opened, and before the run counts as started.
+/// The caller of an admitted request, and the request's slot among those in flight.
+pub(super) struct Admitted {
+    principal: Option<String>,
+    place: Admission,
+}
+
+/// Admits a call.
 ///
 /// # Errors
 ///
-/// Returns an error if the request is not admitted, or if its sealed state cannot be opened.
+/// Returns an error if the call exceeds a limit.
+pub(super) async fn admit(
+    service: &Service,
+    call: &Call<'_>,
+    client: &Client,
+) -> Result<Admitted, ErrorData> {
+    let principal = service.principal(client.extensions());
+    let place = enter(service, call, principal.as_deref(), client).await?;
+    Ok(Admitted { principal, place })
+}
+
+/// Starts or resumes the run of a request. Returns the run and the binding of its sealed states. The binding
+/// is computed on demand, because most calls have no sealed state.
+///
+/// `invalid` is the error in the arguments, if any. It is returned after the request's sealed state was
+/// opened, and before the run counts as started.
+///
+/// # Errors
+///
+/// Returns an error if the request's sealed state cannot be opened.
 pub(super) async fn begin<'a>(
     service: &'a Arc<Service>,
     call: Call<'a>,
     client: Client,
+    Admitted { principal, place }: Admitted,
     invalid: Option<Error>,
 ) -> Result<Result<(Run, impl Deref<Target = Binding> + 'a)>, ErrorData> {
-    let principal = service.principal(client.extensions());
-    let place = enter(service, &call, principal.as_deref(), &client).await?;
     let Call { method, name, arguments, mut responses, state, declared, ask, .. } = call;
     let caller = principal.clone().unwrap_or_default();
     let binding =
@@ -150,7 +171,7 @@ pub(super) async fn begin<'a>(
     }
     let of = (client.revision(), client.extensions());
     let span = LegSpan::of_request(&service.runtime.recorder, of, (method, name), journal.as_ref());
-    let key = client_key(&client, principal.as_deref()).filter(|_| ask.reaches_past_the_client());
+    let key = if ask.watches_client() { client_key(&client, principal.as_deref()) } else { None };
     let ignored = drop_quick(service, ask, journal.as_ref(), &mut responses);
     let mut run = Run::new(client, Arc::clone(&service.runtime), machine(journal, responses, ask));
     run.ask = ask;
@@ -167,8 +188,7 @@ pub(super) async fn begin<'a>(
 
 /// Returns the machine that replays the function. Returns `None` for a call without sealed state and answers.
 fn machine(journal: Option<Journal>, responses: Option<InputResponses>, ask: AskOptions) -> Option<Machine> {
-    let fits: fn(&Value, &Value) -> bool =
-        if ask.reaches_past_the_client() { fits_with_content } else { fits };
+    let fits: fn(&Value, &Value) -> bool = if ask.watches_client() { fits_with_content } else { fits };
     (journal.is_some() || responses.is_some()).then(|| {
         let answers = responses.into_iter().flatten().map(|(key, mut answer)| {
             Channel::Client.mark(&mut answer);
@@ -179,12 +199,11 @@ fn machine(journal: Option<Journal>, responses: Option<InputResponses>, ask: Ask
     })
 }
 
-/// Returns the name under which a client is remembered if it does not respond to questions. Callers over HTTP that are
-/// not known have none, because one of them could otherwise change how the others are asked.
+/// Returns the name under which a client is remembered if it does not respond to questions. Unauthenticated callers over
+/// streamable HTTP have none, because one of them could otherwise change how the others are asked.
 fn client_key(client: &Client, principal: Option<&str>) -> Option<String> {
-    let local = client.extensions().get::<http::request::Parts>().is_none();
-    let caller = principal.or(local.then_some(""))?;
-    Some(digest(&[caller, &client.program().unwrap_or_default()]))
+    let (kind, user) = client.user(principal)?;
+    Some(digest(&[kind, user, &client.program().unwrap_or_default()]))
 }
 
 /// Removes the answers that no user has given: empty answers that arrive faster than a user could answer. Returns
@@ -197,7 +216,7 @@ fn drop_quick(
 ) -> bool {
     let (Some(journal), Some(responses)) = (journal, responses) else { return false };
     // Only the process that asked knows the time: clocks of replicas differ.
-    if !ask.reaches_past_the_client() {
+    if !ask.watches_client() {
         return false;
     }
     let is_quick = |key: &str, kind| service.runtime.asked.has(&asked_key(journal, key, kind), ask.quick);
@@ -221,7 +240,7 @@ fn asked_key(journal: &Journal, key: &str, kind: &str) -> String {
 
 /// Remembers when the forms of a round were sent.
 fn remember_forms(run: &Run, journal: &Journal, requests: &[(String, Value)]) {
-    if !run.ask.reaches_past_the_client() {
+    if !run.ask.watches_client() {
         return;
     }
     for (key, request) in requests.iter().filter(|(_, request)| is_form(request)) {
@@ -240,7 +259,7 @@ pub(super) fn waits_elsewhere(run: &Run, suspension: &Suspension) -> bool {
 pub(super) async fn wait_elsewhere(
     service: &Service,
     run: &Run,
-    (tool, arguments): (&str, &Value),
+    (tool, arguments, call): (&str, &Value, Option<String>),
     suspension: Suspension,
     due: Option<u64>,
 ) -> Result<TaskView> {
@@ -254,6 +273,8 @@ pub(super) async fn wait_elsewhere(
     new.journal = Some(suspension.journal);
     new.asks = asks;
     new.due = due;
+    new.call = call;
+    tasks.check_waiting(&new).await?;
     let view = tasks.create(new).await?;
     run.ended(How::Waits);
     Ok(view)

@@ -5,6 +5,7 @@ mod describe;
 mod handler;
 mod inner;
 mod invoke;
+mod join;
 mod local;
 #[cfg(feature = "telemetry")]
 mod observed;

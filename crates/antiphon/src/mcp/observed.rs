@@ -22,6 +22,7 @@ use super::Handler;
 use crate::{
     mcp::Service,
     protocol::revision::VERSIONS,
+    run::client::Connection,
     telemetry::{About, Ended, RequestSpan},
 };
 
@@ -40,6 +41,11 @@ struct What {
 impl Observed {
     pub(crate) fn new(service: Arc<Service>, session_idle: Option<std::time::Duration>) -> Self {
         Self(Handler::new(service, session_idle))
+    }
+
+    /// Sets the connection that the handler serves. Default: none.
+    pub(crate) fn with_connection(self, connection: Connection) -> Self {
+        Self(self.0.with_connection(connection))
     }
 
     /// Records a request without details.

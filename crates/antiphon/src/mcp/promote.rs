@@ -12,7 +12,8 @@ use tokio::{sync::oneshot, task::JoinHandle};
 
 use super::{
     Client,
-    invoke::{Call, begin, input_required, wait_elsewhere, waits_elsewhere},
+    invoke::{Call, admit, begin, input_required, wait_elsewhere, waits_elsewhere},
+    join::call_name,
     tasks_2026,
 };
 use crate::{
@@ -120,7 +121,7 @@ pub(super) fn task_response(service: &Service, view: &TaskView) -> CallToolRespo
 }
 
 impl DetachableCall {
-    async fn run(self, new: NewTask, reply: oneshot::Sender<TaskView>) -> Replied {
+    async fn run(self, mut new: NewTask, reply: oneshot::Sender<TaskView>) -> Replied {
         let Self { service, tasks, tool, request, arguments, client, ask, keep_alive, after } = self;
         let revision = client.revision();
         let call = Call {
@@ -135,12 +136,19 @@ impl DetachableCall {
             declared: tool.elicits.clone(),
             ask,
         };
+        let admitted = admit(&service, &call, &client).await?;
+        new.call = call_name(&service, &client, ask, &new);
+        let is_first = call.state.is_none() && call.responses.is_none();
+        if is_first && let Some(view) = tasks.joined(&new).await {
+            return Ok(task_response(&service, &view));
+        }
         let invalid = tool.arguments.check(&arguments, service.runtime.limits.argument_depth).err();
-        let (run, binding) = match begin(&service, call, client, invalid).await? {
+        let (run, binding) = match begin(&service, call, client, admitted, invalid).await? {
             Ok(begun) => begun,
             Err(error) => return Ok(tool_error(&error, revision)?.into()),
         };
         // The time until the run becomes a task counts from here, after admission.
+        let name = new.call.clone();
         let promotion = Promotion::new(&tasks, new, after, reply);
         let run = Arc::new(run.with_promotion(Arc::clone(&promotion) as Arc<dyn Promote>));
         let ctx = Ctx::new(Arc::clone(&run));
@@ -154,7 +162,7 @@ impl DetachableCall {
         let check = |output: &ToolOutput| tool.check_output(output);
         let leg = tokio::select! {
             biased;
-            leg = run_leg(&run, future.as_mut(), pace, cancelled(&run), check) => leg,
+            leg = run_leg(&run, future.as_mut(), pace, cancelled(&run, &promotion), check) => leg,
             () = &mut beating => return Err(to_error_data(&Error::new(ErrorKind::Cancelled))),
         };
         if let Some(writer) = promotion.writer() {
@@ -181,7 +189,7 @@ impl DetachableCall {
             Leg::Done(result) => result,
             Leg::Stopped(_) => Err(Error::new(ErrorKind::Cancelled)),
             Leg::Waits { suspension, due } if waits_elsewhere(&run, &suspension) => {
-                let about = (tool.name(), &arguments);
+                let about = (tool.name(), &arguments, name);
                 match wait_elsewhere(&service, &run, about, suspension, due).await {
                     Ok(view) => {
                         run.leave();
@@ -248,8 +256,12 @@ async fn asked(
 
 /// Completes when the caller cancels the call. After the run has become a task, it never completes, because
 /// only the task can be cancelled.
-async fn cancelled(run: &Run) {
+async fn cancelled(run: &Run, promotion: &Promotion) {
     run.client.cancelled().cancelled().await;
+    // The request ends when the client gets the task. That can be before the run knows that it is a task.
+    while promotion.is_under_way() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
     if run.persistence().is_some() {
         std::future::pending::<()>().await;
     }

@@ -1,30 +1,39 @@
 //! The settings of a 2025-11-25 session, and its change notifications.
 
-use std::sync::{
-    Arc, Weak,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{
+        Arc, Mutex, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use antiphon_transport::session::{OfSession, Setting, Settings, SharedSession};
 use rmcp::{
     ErrorData, RoleServer,
     model::{
-        Extensions, LoggingLevel, PromptListChangedNotification, ResourceListChangedNotification,
-        ResourceUpdatedNotification, ResourceUpdatedNotificationParam, ServerNotification,
-        ToolListChangedNotification,
+        CancelledNotificationParam, Extensions, LoggingLevel, PromptListChangedNotification,
+        ResourceListChangedNotification, ResourceUpdatedNotification, ResourceUpdatedNotificationParam,
+        ServerNotification, ToolListChangedNotification,
     },
     service::{Peer, SubscriptionContext},
 };
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::tasks_2025::Followed;
 use crate::{
+    base::lock,
     changes::{Change, ChangeNotice, Changes},
     protocol::elicitation_complete,
     run::{Pending, client},
     url_elicitation::MAX_ELICITATION_ID,
 };
+
+/// The most calls of a session with a form at the client. Calls that ended without a cancellation stay in the list.
+const FORMS: usize = 256;
+
+/// The most tasks whose status a session receives at the same time. The client must poll the others.
+const FOLLOWED: usize = 256;
 
 /// A 2025-11-25 session in this process.
 #[derive(Debug)]
@@ -43,6 +52,42 @@ pub(crate) struct SharedSettings {
     /// This replica's part of the session, if replicas share sessions. `Weak`, because that part owns this
     /// value.
     part: Option<Weak<dyn SharedSession>>,
+    /// The requests whose form is at the client, by ID, with the name under which the client is remembered.
+    forms: Arc<Mutex<HashMap<String, String>>>,
+}
+
+/// The tasks whose status a session receives.
+#[derive(Debug, Default)]
+struct Followed(Arc<Mutex<HashSet<String>>>);
+
+impl Followed {
+    /// Reserves an entry for the task. Returns `None` if it already has one, or if none is left.
+    fn place(&self, id: &str) -> Option<FollowGuard> {
+        let mut followed = lock(&self.0);
+        if followed.len() >= FOLLOWED || !followed.insert(id.to_owned()) {
+            return None;
+        }
+        Some(FollowGuard { followed: Arc::clone(&self.0), id: id.to_owned() })
+    }
+}
+
+/// The entry of a task in [`Followed`], until it is dropped.
+pub(super) struct FollowGuard {
+    followed: Arc<Mutex<HashSet<String>>>,
+    id: String,
+}
+
+impl FollowGuard {
+    /// Returns the ID of the task.
+    pub(super) fn id(&self) -> &str {
+        &self.id
+    }
+}
+
+impl Drop for FollowGuard {
+    fn drop(&mut self) {
+        lock(&self.followed).remove(&self.id);
+    }
 }
 
 impl Session {
@@ -52,7 +97,7 @@ impl Session {
         let part = extensions.get::<OfSession>().map(|of| &of.0);
         let local = part.map_or_else(Arc::default, |part| Arc::clone(part.settings()));
         Self {
-            shared: SharedSettings { local, part: part.map(Arc::downgrade) },
+            shared: SharedSettings { local, part: part.map(Arc::downgrade), forms: Arc::default() },
             forwards: AtomicBool::new(false),
             followed: Followed::default(),
             _close: closed.clone().drop_guard(),
@@ -69,9 +114,10 @@ impl Session {
         self.shared.local.subscribed().len()
     }
 
-    /// Returns the tasks whose status the session receives.
-    pub(super) fn followed(&self) -> &Followed {
-        &self.followed
+    /// Reserves an entry for a task whose status the session receives. Returns `None` if the task already has one, or
+    /// if none is left.
+    pub(super) fn follow(&self, task: &str) -> Option<FollowGuard> {
+        self.followed.place(task)
     }
 
     /// Returns a token that is cancelled when the session ends.
@@ -82,6 +128,13 @@ impl Session {
     /// Returns the settings of the session, to record the elicitations that are sent in it.
     pub(super) fn shared(&self) -> &SharedSettings {
         &self.shared
+    }
+
+    /// Returns the name of a client that has cancelled a request because its user did not answer a form in time.
+    pub(super) fn gave_up(&self, cancelled: &CancelledNotificationParam) -> Option<String> {
+        let client = lock(&self.shared.forms).remove(&cancelled.request_id.as_ref()?.to_string())?;
+        // A user can also stop a call. Then the client may have shown the form.
+        cancelled.reason.as_deref().is_some_and(is_timeout).then_some(client)
     }
 
     /// Changes a setting, on all replicas.
@@ -139,6 +192,24 @@ impl client::SessionMemory for SharedSettings {
     fn elicited<'a>(&'a self, id: &'a str) -> Pending<'a, ()> {
         Box::pin(self.remember(id))
     }
+
+    fn watch_form(&self, id: &str, client: Option<&str>) {
+        let mut forms = lock(&self.forms);
+        if forms.len() >= FORMS {
+            forms.clear();
+        }
+        match client {
+            Some(client) => forms.insert(id.to_owned(), client.to_owned()),
+            None => forms.remove(id),
+        };
+    }
+}
+
+/// Returns whether a client cancelled a request because of its own time limit. MCP has no code for this. The official
+/// SDKs write "Request timed out" and "request timeout".
+fn is_timeout(reason: &str) -> bool {
+    let reason = reason.to_ascii_lowercase();
+    reason.contains("timed out") || reason.contains("timeout")
 }
 
 /// Returns the next change, and skips missed ones. Returns `None` when the channel is closed.
@@ -235,5 +306,21 @@ fn notifications(told: &ChangeNotice, settings: &Settings) -> Vec<ServerNotifica
             lists.chain(subscribed.iter().map(|uri| resource(uri.clone(), Extensions::new()))).collect()
         }
         change => vec![list(change, extensions)],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn session_hears_of_so_many_tasks_and_of_each_once() {
+        let followed = Followed::default();
+        let mut places: Vec<_> = (0..FOLLOWED).map(|task| followed.place(&task.to_string())).collect();
+        assert!(places.iter().all(Option::is_some));
+        assert!(followed.place("more").is_none());
+        places.truncate(FOLLOWED - 1);
+        assert!(followed.place("0").is_none());
+        assert!(followed.place("more").is_some());
     }
 }

@@ -12,7 +12,7 @@ use rmcp::{
 };
 use serde_json::{Value, json};
 
-use super::{Client, Revision, admit::count};
+use super::{Client, Revision, admit::count, join::call_name};
 use crate::{
     base::timestamp,
     mcp::Service,
@@ -47,6 +47,13 @@ pub(super) async fn call(
     let mut new = new(service, tool, arguments, client, None);
     if let Some(ask) = ask {
         new = new.followed_by_nobody(ask);
+        new.call = call_name(service, client, ask, &new);
+        if let Some(view) = tasks.joined(&new).await {
+            return Ok(super::promote::task_response(service, &view));
+        }
+        if let Err(error) = tasks.check_waiting(&new).await {
+            return Ok(tool_error(&error, client.revision())?.into());
+        }
     }
     let view = begin(service, tasks, new, client).await?;
     Ok(super::promote::task_response(service, &view))
@@ -87,6 +94,9 @@ pub(super) fn new(
         channels: Channels::default(),
         is_read_with_a_tool: false,
         question_life: None,
+        call: None,
+        max_waiting: None,
+        connection: client.connection_name(),
     }
 }
 

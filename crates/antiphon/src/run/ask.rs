@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 
 use super::{
     Channel, Channels, Persistence, Run, State,
-    channels::{is_empty_answer, is_form, lacks_content},
+    channels::{allows_relay, is_empty_answer, is_form, lacks_content},
     client::Client,
 };
 use crate::{
@@ -134,10 +134,14 @@ struct Situation<'a> {
     tried: &'a [(Answerer, Failure)],
     /// The channels besides the client.
     channels: Channels,
+    /// Whether the model can relay answers to questions that allow it.
+    relays: bool,
     /// Whether the client's request was answered, so that the client cannot be asked.
     gone: bool,
     /// Whether the client answers without asking its user.
     unresponsive: bool,
+    /// Whether a form fails if the client answers it without asking its user.
+    checks_client: bool,
     /// Whether the question has waited too long for an answer.
     expired: bool,
 }
@@ -153,14 +157,28 @@ impl Models {
 
     /// Decides who answers `request`.
     fn route(&self, request: &Value, situation: &Situation<'_>) -> Route {
-        let Situation { client, tried, channels, gone, unresponsive, expired, .. } = *situation;
+        let Situation { client, tried, channels, relays, gone, unresponsive, checks_client, expired, .. } =
+            *situation;
         let missing = client.lacks(request).or_else(|| gone.then_some(Capability::Session));
         if !is_sampling(request) {
-            if channels.carry(request) && (missing.is_some() || unresponsive) {
+            // A model must not answer a question that the client has refused.
+            if (channels.carry(request) && (missing.is_some() || unresponsive))
+                || (relays && missing.is_some() && allows_relay(request))
+            {
                 if expired {
                     return Route::Failed(Error::new(ErrorKind::Unanswered).to_failure());
                 }
                 return Route::Elsewhere;
+            }
+            if let Some(problem) = channels.link_problem(request).filter(|_| missing.is_some()) {
+                let error = Error::misuse(format!(
+                    "the link of a question cannot be shown to the user: {problem}; use a link like `https://example.com/pay`"
+                ));
+                return Route::Failed(error.to_failure());
+            }
+            if checks_client && unresponsive && is_form(request) {
+                // The tool names another channel.
+                return Route::Failed(Error::new(ErrorKind::Unanswered).to_failure());
             }
             return match (tried, missing) {
                 ([(_, failure), ..], _) => Route::Failed(failure.clone()),
@@ -252,6 +270,8 @@ pub(super) struct Asking<'a> {
     tried: BTreeMap<(Key, u64), Vec<(Answerer, Failure)>>,
     /// The number of pending questions that wait for another channel.
     elsewhere: usize,
+    /// Whether the session has recorded that a form of this call is at the client.
+    watched: bool,
 }
 
 /// A request in flight.
@@ -272,7 +292,7 @@ enum Decided {
 
 impl<'a> Asking<'a> {
     pub(super) fn new(run: &'a Run) -> Self {
-        Self { run, requests: BTreeMap::new(), tried: BTreeMap::new(), elsewhere: 0 }
+        Self { run, requests: BTreeMap::new(), tried: BTreeMap::new(), elsewhere: 0, watched: false }
     }
 
     /// Returns whether the client was asked to show a form.
@@ -315,7 +335,8 @@ impl<'a> Asking<'a> {
                 Decided::Ask(answerer, mut request, provider) => {
                     let told = self.run.span.ask(&mut request, answerer == Answerer::Client);
                     let is_form = answerer == Answerer::Client && is_form(&request);
-                    let watched = is_form && self.run.channels().carry(&request);
+                    let watched =
+                        is_form && (self.run.ask.checks_client || self.run.channels().carry(&request));
                     let form = watched.then(|| (request.clone(), Instant::now()));
                     let answer: Answer<'a> = match provider {
                         Some((model, why)) => {
@@ -337,6 +358,12 @@ impl<'a> Asking<'a> {
         // discards its earlier turns.
         let news = because.filter(|_| state.machine().say_once(PROVIDER));
         drop(state);
+        let out = self.requests.values().any(|sent| sent.form.is_some());
+        // After a cancellation, its handler reads and removes the record.
+        if out != self.watched && !self.run.client.cancelled().is_cancelled() {
+            self.watched = out;
+            self.run.watch_form(out);
+        }
         wakers.into_iter().for_each(std::task::Waker::wake);
         if let Some((model, why)) = news {
             self.say(&model, why);
@@ -368,7 +395,7 @@ impl<'a> Asking<'a> {
             is_question(request) && self.requests.contains_key(&((*key).clone(), *since))
         });
         let round_is_made = pending.iter().any(|(_, _, request)| !is_sampling(request));
-        let (channels, gone) = (run.channels(), run.is_handed_over());
+        let (channels, relays, gone) = (run.channels(), run.relays(), run.is_handed_over());
         let mut decided = Vec::new();
         self.elsewhere = 0;
         for (key, since, request) in pending {
@@ -384,7 +411,9 @@ impl<'a> Asking<'a> {
                 continue;
             }
             let was_sent = !run.client.is_of_task() && run.client.lacks(request).is_none();
-            if unanswered && was_sent && channels.carry(request) && !run.is_unresponsive() {
+            let checks_client = run.ask.checks_client;
+            let is_watched = is_form(request) && (checks_client || channels.carry(request));
+            if unanswered && was_sent && is_watched && !run.is_unresponsive() {
                 // The client returned without an answer to this form, or without its content.
                 run.mark_unresponsive();
             }
@@ -399,8 +428,10 @@ impl<'a> Asking<'a> {
                 unanswered,
                 tried,
                 channels,
+                relays,
                 gone,
                 unresponsive,
+                checks_client,
                 expired,
             };
             let decision = match run.runtime.models.route(request, &situation) {
@@ -494,11 +525,10 @@ impl<'a> Asking<'a> {
 
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
-        // The client gave the whole call up while its user should have answered. It may have shown nothing.
-        // A request that was handed over also counts as cancelled.
-        let open = self.run.persistence().is_none() && self.run.client.cancelled().is_cancelled();
-        if open && self.requests.values().any(|sent| sent.form.is_some()) {
-            self.run.mark_unresponsive();
+        // If the client cancels the call, the handler of the cancellation reads and removes the record. Over HTTP, a
+        // client first closes the response, so the cancellation can arrive after the run has stopped.
+        if self.watched && self.run.persistence().is_some() {
+            self.run.watch_form(false);
         }
     }
 }

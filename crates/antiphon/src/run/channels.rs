@@ -6,49 +6,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use http::Uri;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// A way in which a user's answer reaches a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Channel {
-    /// The client showed the question itself (MCP elicitation).
-    Client,
-    /// The user answered in a form that the server provides as an MCP App.
-    App,
-    /// The user answered on a web page of the server.
-    Page,
-}
-
-/// The `_meta` key under which a stored answer names its [`Channel`]. Clients cannot set it.
-const CHANNEL_META: &str = "antiphon/channel";
-
-impl Channel {
-    /// Returns the channel of an answer. An answer without a mark came from the client.
-    pub(crate) fn of(answer: &Value) -> Self {
-        let mark = answer.get("_meta").and_then(|meta| meta.get(CHANNEL_META));
-        mark.and_then(|mark| serde_json::from_value(mark.clone()).ok()).unwrap_or(Self::Client)
-    }
-
-    /// Marks an answer with the channel, and replaces a mark that it already has.
-    pub(crate) fn mark(self, answer: &mut Value) {
-        let Some(object) = answer.as_object_mut() else { return };
-        match (self, object.get_mut("_meta").and_then(Value::as_object_mut)) {
-            (Self::Client, Some(meta)) => {
-                meta.remove(CHANNEL_META);
-            }
-            (Self::Client, None) => {}
-            (channel, Some(meta)) => {
-                meta.insert(CHANNEL_META.into(), serde_json::to_value(channel).unwrap_or_default());
-            }
-            (channel, None) => {
-                object.insert("_meta".into(), serde_json::json!({ CHANNEL_META: channel }));
-            }
-        }
-    }
-}
+pub(crate) use crate::url_elicitation::Channel;
+use crate::url_elicitation::RELAY_META;
 
 /// The channels, other than the client's own forms during a call, through which questions of a run can be answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,15 +38,74 @@ impl Channels {
         Self { client: false, ..self }
     }
 
-    /// Returns whether `request` can be answered through one of the channels. Only forms can.
+    /// Returns whether `request` can be answered through one of the channels. Forms can. A question to open a web page
+    /// needs the form or the web page of the server, and a link that they can show.
     pub(crate) fn carry(self, request: &Value) -> bool {
-        self.any() && is_form(request)
+        (self.any() && is_form(request)) || (self.show_links() && is_link(request))
+    }
+
+    /// Returns why no channel can show the link of `request`. Returns `None` if a channel can, if there is none, or if
+    /// `request` has no link.
+    pub(crate) fn link_problem(self, request: &Value) -> Option<&'static str> {
+        link(request).filter(|_| self.show_links())?.err()
+    }
+
+    fn show_links(self) -> bool {
+        self.app || self.page
     }
 }
 
 /// Returns whether `request` asks a user to fill in a form.
 pub(crate) fn is_form(request: &Value) -> bool {
     request["method"] == "elicitation/create" && request["params"]["mode"] != "url"
+}
+
+/// Returns whether the author of `request` allows the model to relay the user's answer.
+pub(crate) fn allows_relay(request: &Value) -> bool {
+    is_form(request) && request["params"]["_meta"][RELAY_META] == true
+}
+
+/// A link that a question asks a user to open.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Link<'a> {
+    pub(crate) url: &'a str,
+    /// The host and the port of the link.
+    pub(crate) host: String,
+}
+
+/// Returns whether `request` asks a user to open a link that the form and the web page of the server can show.
+pub(crate) fn is_link(request: &Value) -> bool {
+    matches!(link(request), Some(Ok(_)))
+}
+
+/// Returns the link that `request` asks a user to open, or the reason why it must not be shown. Returns `None` if
+/// `request` is another question.
+pub(crate) fn link(request: &Value) -> Option<Result<Link<'_>, &'static str>> {
+    let params = &request["params"];
+    let is_url = request["method"] == "elicitation/create" && params["mode"] == "url";
+    is_url.then(|| checked_link(params["url"].as_str().unwrap_or_default()))
+}
+
+fn checked_link(url: &str) -> Result<Link<'_>, &'static str> {
+    // Browsers remove or replace some characters. The host would then differ from the one that the user sees.
+    if !url.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\') {
+        return Err("it has spaces, backslashes or characters that are not ASCII");
+    }
+    let uri: Uri = url.parse().map_err(|_| "it is not a valid URL")?;
+    let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
+        return Err("it has no scheme or no host");
+    };
+    if authority.as_str().contains('@') {
+        return Err("it has a user name");
+    }
+    let host = authority.host().to_ascii_lowercase();
+    let is_loopback = matches!(host.as_str(), "localhost" | "127.0.0.1" | "[::1]");
+    match scheme {
+        "https" => {}
+        "http" if is_loopback => {}
+        _ => return Err("it does not begin with `https://`"),
+    }
+    Ok(Link { url, host: authority.as_str().to_ascii_lowercase() })
 }
 
 /// Returns whether `answer` says only that no user has answered: a refusal, or an acceptance without the content that
@@ -105,6 +127,8 @@ pub(crate) fn is_empty_answer(request: &Value, answer: &Value) -> bool {
 pub(crate) struct AskOptions {
     /// The channels besides the client itself.
     pub(crate) channels: Channels,
+    /// Whether the model can relay answers to questions that allow it.
+    pub(crate) relay: bool,
     /// The time in which no user can answer. An empty answer that arrives earlier is the client's own.
     pub(crate) quick: Duration,
     /// How long a question that waits for another channel stays open.
@@ -113,12 +137,17 @@ pub(crate) struct AskOptions {
     pub(crate) hand_over_after: Option<Duration>,
     /// How long a request can be silent before the client receives a heartbeat.
     pub(crate) heartbeat: Option<Duration>,
+    /// How many runs of the caller can wait for users.
+    pub(crate) max_waiting: Option<usize>,
+    /// Whether a question fails if the client answers it without its user. For a tool that then names another channel.
+    pub(crate) checks_client: bool,
 }
 
 impl AskOptions {
-    /// Returns whether a question can be answered in another way than by the client.
-    pub(crate) fn reaches_past_the_client(&self) -> bool {
-        self.channels.without_client().any()
+    /// Returns whether an answer that no user has given does not count, because the user can answer in another way than
+    /// through the client.
+    pub(crate) fn watches_client(&self) -> bool {
+        self.checks_client || self.channels.without_client().any()
     }
 }
 
@@ -185,13 +214,83 @@ mod tests {
     }
 
     #[test]
-    fn only_forms_can_be_answered_elsewhere() {
+    fn channel_of_a_later_version_is_not_the_client() {
+        for mark in [json!("voice"), json!(7), json!(null)] {
+            let answer = json!({"action": "accept", "_meta": {"antiphon/channel": mark}});
+            assert_eq!(Channel::of(&answer), Channel::Relay, "{answer}");
+        }
+        for channel in [Channel::Client, Channel::App, Channel::Page, Channel::Relay] {
+            let mut answer = json!({"action": "accept"});
+            channel.mark(&mut answer);
+            assert_eq!(Channel::of(&answer), channel);
+            assert_eq!(serde_json::to_value(channel).unwrap(), channel.name());
+        }
+    }
+
+    fn opens(url: &str) -> Value {
+        json!({"method": "elicitation/create", "params": {"mode": "url", "url": url}})
+    }
+
+    #[test]
+    fn forms_and_links_can_be_answered_elsewhere() {
         let channels = Channels { app: true, ..Channels::default() };
         let form = json!({"method": "elicitation/create", "params": {"message": "?"}});
-        let url = json!({"method": "elicitation/create", "params": {"mode": "url"}});
+        let url = opens("https://example.com/pay");
         let sampling = json!({"method": "sampling/createMessage", "params": {}});
-        assert!(channels.carry(&form));
-        assert!(!channels.carry(&url) && !channels.carry(&sampling) && !Channels::default().carry(&form));
+        assert!(channels.carry(&form) && channels.carry(&url));
+        assert!(!channels.carry(&sampling) && !Channels::default().carry(&form));
+        // A client without URL elicitation cannot show the link later, either.
+        let client = Channels { client: true, ..Channels::default() };
+        assert!(client.carry(&form) && !client.carry(&url));
+    }
+
+    #[test]
+    fn only_safe_links_are_shown() {
+        let host = |url: &str| link(&opens(url)).unwrap().map(|link| link.host);
+        assert_eq!(host("https://Example.com:8443/a?b=c#d"), Ok("example.com:8443".to_owned()));
+        assert_eq!(host("http://127.0.0.1:8000/pay"), Ok("127.0.0.1:8000".to_owned()));
+        assert_eq!(host("http://[::1]/"), Ok("[::1]".to_owned()));
+        let channels = Channels { page: true, ..Channels::default() };
+        for wrong in [
+            "",
+            "/pay",
+            "pay",
+            "http://example.com/",
+            "http://localhost.example.com/",
+            "javascript:alert(1)",
+            "JavaScript://example.com/%0aalert(1)",
+            "data:text/html,x",
+            "file:///etc/passwd",
+            "ftp://example.com/",
+            "https:example.com",
+            "https:///example.com",
+            "https://user@example.com/",
+            "https://example.com\\@evil.example/",
+            "https://example.com/\t",
+            " https://example.com/",
+            "https://ex\u{430}mple.com/",
+        ] {
+            assert!(host(wrong).is_err(), "{wrong}");
+            assert!(!channels.carry(&opens(wrong)), "{wrong}");
+            assert!(channels.link_problem(&opens(wrong)).is_some(), "{wrong}");
+        }
+        let other =
+            json!({"method": "elicitation/create", "params": {"mode": "form", "url": "https://example.com"}});
+        assert_eq!(link(&other), None);
+        assert_eq!(channels.link_problem(&other), None);
+        assert_eq!(Channels::default().link_problem(&opens("ftp://example.com/")), None);
+    }
+
+    #[test]
+    fn relay_needs_a_form_that_allows_it() {
+        let of = |mode: &str, relay: Value| {
+            let params =
+                json!({"mode": mode, "url": "https://a.example", "_meta": {"antiphon/relay": relay}});
+            allows_relay(&json!({"method": "elicitation/create", "params": params}))
+        };
+        assert!(of("form", json!(true)));
+        assert!(!of("form", json!(false)) && !of("form", json!("true")) && !of("url", json!(true)));
+        assert!(!allows_relay(&json!({"method": "elicitation/create", "params": {"message": "?"}})));
     }
 
     #[test]

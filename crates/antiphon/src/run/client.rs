@@ -15,17 +15,18 @@ use antiphon_llm::plain;
 use rmcp::{
     RoleServer,
     model::{
-        CancelledNotification, CancelledNotificationParam, ClientCapabilities, Extensions, LoggingLevel,
-        LoggingMessageNotificationParam, ProgressNotificationParam, ProgressToken, ProtocolVersion,
-        RequestId, ServerRequest,
+        CancelledNotification, CancelledNotificationParam, ClientCapabilities, Extensions,
+        GetExtensions as _, LoggingLevel, LoggingMessageNotificationParam, ProgressNotificationParam,
+        ProgressToken, ProtocolVersion, RequestId, ServerRequest,
     },
-    service::{Peer, PeerRequestOptions, RequestContext, ServiceError},
+    service::{OriginatingRequestId, Peer, PeerRequestOptions, RequestContext, ServiceError},
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::Pending;
 use crate::{
+    base::random_id,
     error::{Capability, Error, ErrorKind},
     protocol::{Level, Note, Revision, UI_EXTENSION, elicitation_complete},
 };
@@ -35,6 +36,43 @@ pub(crate) trait SessionMemory: Send + Sync + fmt::Debug {
     /// Records that the URL elicitation `id` is sent in this session, so that the session can receive the
     /// completion notification. Call it before you send the elicitation.
     fn elicited<'a>(&'a self, id: &'a str) -> Pending<'a, ()>;
+
+    /// Records that a form of the request `id` is at the client, and the name under which the client is remembered.
+    /// `None` means that no form is at the client.
+    fn watch_form(&self, id: &str, client: Option<&str>);
+}
+
+/// A connection that belongs to one client, such as stdio, a socket or a WebSocket. Streamable HTTP has none.
+#[derive(Clone, Debug)]
+pub(crate) struct Connection {
+    /// A random name.
+    name: Arc<str>,
+    /// Whether the process serves this client only, as over stdio.
+    is_only: bool,
+}
+
+impl Connection {
+    /// Creates a connection of a server that can serve several clients.
+    pub(crate) fn one_of_many() -> Self {
+        Self { name: random_id().into(), is_only: false }
+    }
+
+    /// Creates the connection of a server whose process has one user.
+    #[cfg(any(feature = "stdio", feature = "testing"))]
+    pub(crate) fn only() -> Self {
+        Self { is_only: true, ..Self::one_of_many() }
+    }
+
+    /// Returns whether the process serves this client only.
+    pub(crate) fn is_only(&self) -> bool {
+        self.is_only
+    }
+
+    /// Returns a name for the unauthenticated user of the connection. Two connections have the same user only if the
+    /// process has one user.
+    pub(crate) fn user(&self) -> &str {
+        if self.is_only { "" } else { &self.name }
+    }
 }
 
 /// The origin of a request.
@@ -59,6 +97,8 @@ pub(crate) struct Client {
     session_level: LoggingLevel,
     /// The session that the request belongs to, if any.
     session: Option<Arc<dyn SessionMemory>>,
+    /// The connection that the request came over, if it belongs to one client.
+    connection: Option<Connection>,
 }
 
 impl Client {
@@ -67,6 +107,7 @@ impl Client {
             revision: revision(&context),
             session_level: LoggingLevel::Emergency,
             session: None,
+            connection: None,
             capabilities: OnceLock::new(),
             kind: Kind::Remote(Box::new(context)),
         }
@@ -79,6 +120,41 @@ impl Client {
         self
     }
 
+    /// Sets the connection that the request came over. Default: none.
+    pub(crate) fn with_connection(mut self, connection: Option<Connection>) -> Self {
+        self.connection = connection;
+        self
+    }
+
+    /// Returns the connection that the request came over, if it belongs to one client.
+    pub(crate) fn connection(&self) -> Option<&Connection> {
+        self.connection.as_ref()
+    }
+
+    /// Returns the name of the connection that the request came over, if it belongs to one client.
+    pub(crate) fn connection_name(&self) -> Option<String> {
+        self.connection.as_ref().map(|connection| connection.name.to_string())
+    }
+
+    /// Returns a name for the user of the request, and its kind. Returns `None` for unauthenticated callers over
+    /// streamable HTTP, because the server cannot distinguish them.
+    pub(crate) fn user<'a>(&'a self, principal: Option<&'a str>) -> Option<(&'static str, &'a str)> {
+        match principal {
+            Some(principal) => Some(("principal", principal)),
+            None => Some(("connection", self.connection()?.user())),
+        }
+    }
+
+    /// Returns the name of the connection, or else of the HTTP session. It is empty if there is none.
+    pub(crate) fn session_name(&self) -> &str {
+        if let Some(connection) = &self.connection {
+            return &connection.name;
+        }
+        let parts = self.extensions().get::<http::request::Parts>();
+        let session = parts.and_then(|parts| parts.headers.get(&antiphon_transport::streamable::SESSION));
+        session.and_then(|session| session.to_str().ok()).unwrap_or_default()
+    }
+
     /// Creates the client of a call that the program itself makes. It cannot answer questions and receives no
     /// progress.
     pub(crate) fn local(request_id: String) -> Self {
@@ -87,6 +163,7 @@ impl Client {
             revision: Revision::Session,
             session_level: LoggingLevel::Emergency,
             session: None,
+            connection: None,
             capabilities: OnceLock::new(),
             kind: Kind::None { request_id, cancelled, extensions },
         }
@@ -101,6 +178,7 @@ impl Client {
             revision,
             session_level: LoggingLevel::Emergency,
             session: None,
+            connection: None,
             capabilities: OnceLock::from(Box::new(declared)),
             kind: Kind::Task { id: id.to_owned(), cancelled, extensions },
         }
@@ -229,10 +307,11 @@ impl Client {
         if sessions {
             drop_structured_values(&mut request);
         }
-        let peer = self.context().filter(|_| sessions).map(|context| context.peer.clone());
+        let context = self.context().filter(|_| sessions);
+        let to = context.map(|context| (context.peer.clone(), context.id.clone()));
         let session = self.session.clone();
         async move {
-            let Some(peer) = peer else {
+            let Some((peer, origin)) = to else {
                 return Err(Error::misuse(
                     "the server cannot send a request to the client outside a session",
                 ));
@@ -240,7 +319,8 @@ impl Client {
             if let (Some(session), Some(id)) = (session, request["params"]["elicitationId"].as_str()) {
                 session.elicited(id).await;
             }
-            let request: ServerRequest = serde_json::from_value(request)?;
+            let mut request: ServerRequest = serde_json::from_value(request)?;
+            associate(&mut request, origin);
             let sent = peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await?;
             let mut withdraw = Withdraw { peer: sent.peer.clone(), id: Some(sent.id.clone()) };
             let answer = sent.await_response().await;
@@ -257,16 +337,25 @@ impl Client {
         }
     }
 
+    /// Records in the session that a form of this request is at the client, and the name under which the client is
+    /// remembered. `None` means that no form is at the client.
+    pub(crate) fn watch_form(&self, client: Option<&str>) {
+        if let (Some(session), Some(context)) = (&self.session, self.context()) {
+            session.watch_form(&context.id.to_string(), client);
+        }
+    }
+
     /// Sends a ping, so that the session does not become idle. The server closes an HTTP session without
     /// traffic after its idle limit, and a slow user's answer would then arrive too late.
     ///
     /// Returns whether the client responded within the given time. An error response counts.
     pub(crate) async fn ping(&self, within: std::time::Duration) -> bool {
-        let Some(peer) = self.context().map(|context| context.peer.clone()) else { return false };
-        let Ok(ping) = serde_json::from_value::<ServerRequest>(json!({"method": "ping"})) else {
+        let Some(context) = self.context() else { return false };
+        let Ok(mut ping) = serde_json::from_value::<ServerRequest>(json!({"method": "ping"})) else {
             return false;
         };
-        let answered = tokio::time::timeout(within, peer.send_request(ping)).await;
+        associate(&mut ping, context.id.clone());
+        let answered = tokio::time::timeout(within, context.peer.send_request(ping)).await;
         matches!(answered, Ok(Ok(_) | Err(ServiceError::McpError(_))))
     }
 
@@ -313,6 +402,12 @@ impl Client {
             tracing::debug!(%error, "a notification did not reach the client");
         }
     }
+}
+
+/// Associates a request to the client with the client's own request `origin`. Over HTTP, it is then sent on the stream of
+/// `origin`. The SDK does this only in the task of its handler, and a run that can become a task has its own.
+fn associate(request: &mut ServerRequest, origin: RequestId) {
+    request.extensions_mut().insert(OriginatingRequestId(origin));
 }
 
 /// Cancels a request at the client when dropped. The SDK does not do that: the model would keep working, the

@@ -201,6 +201,8 @@ async fn drive<T>(
     let begun = Instant::now();
     let mut pinged = begun;
     let mut cleaning: Option<Instant> = None;
+    // The start of the grace period. Heartbeats and pings do not start it again.
+    let mut quiet: Option<Instant> = None;
     loop {
         if let Some(persistence) = run.persistence() {
             if persistence.is_lost() {
@@ -327,6 +329,7 @@ async fn drive<T>(
                 if !working {
                     allowance.resume();
                 }
+                quiet = None;
             }
             () if idle && (blocked.asks > 0 || sleeps(run, due)) => return Driven::Suspended,
             () => {
@@ -334,19 +337,35 @@ async fn drive<T>(
                 // and no step runs, it can be a `timeout` around the question, so it gets only the grace
                 // period.
                 let ambiguous = blocked.asks > 0 && running == 0;
-                tokio::select! {
+                let grace = ambiguous.then(|| {
+                    let since = *quiet.get_or_insert_with(Instant::now);
+                    pace.grace.saturating_sub(since.elapsed())
+                });
+                // A session stays open while the run works and its question waits for another channel.
+                let every = pace.keep_alive.filter(|_| run.is_live());
+                let goes_on = tokio::select! {
                     biased;
-                    () = root.notify.notified() => {}
-                    () = asking.answered() => {}
-                    () = until(due) => {}
-                    () = news(run) => {}
-                    () = until(run.promotes_in()) => {}
-                    () = until(run.next_heartbeat()) => run.beat(begun),
+                    () = root.notify.notified() => true,
+                    () = asking.answered() => true,
+                    () = until(due) => true,
+                    () = news(run) => true,
+                    () = until(run.promotes_in()) => true,
                     () = until(cleaning.map(|until| until.saturating_duration_since(Instant::now()))) => {
                         return Driven::Done(Err(Error::new(ErrorKind::Cancelled)));
                     }
-                    () = sleep_or_never(ambiguous.then_some(pace.grace)) => return Driven::Suspended,
+                    () = sleep_or_never(grace) => return Driven::Suspended,
                     () = sleep_or_never(allowance.left()) => return allowance.timed_out(),
+                    () = keep_alive(run, every, pinged) => {
+                        pinged = Instant::now();
+                        false
+                    }
+                    () = until(run.next_heartbeat()) => {
+                        run.beat(begun);
+                        false
+                    }
+                };
+                if goes_on || !ambiguous {
+                    quiet = None;
                 }
             }
         }

@@ -245,6 +245,13 @@ impl Run {
         }
     }
 
+    /// Records in the session whether a form of this run is at the client, for which another channel exists.
+    pub(crate) fn watch_form(&self, is_out: bool) {
+        if let Some(key) = &self.client_key {
+            self.client.watch_form(is_out.then_some(key.as_str()));
+        }
+    }
+
     /// Sends no more questions of this run to the client, if its user can be asked in another way.
     pub(crate) fn stop_asking_client(&self) {
         self.unresponsive.store(true, Ordering::Relaxed);
@@ -257,10 +264,18 @@ impl Run {
         self.client_key = key;
     }
 
+    /// Returns whether the model can relay answers to questions that allow it.
+    pub(crate) fn relays(&self) -> bool {
+        // A client that follows the task receives its questions.
+        let follows = self.persistence.get().is_some() && !self.is_handed_over() && !self.client.is_of_task();
+        self.ask.relay && !follows
+    }
+
     /// Returns whether the user answers `request` through another channel than this client.
     pub(crate) fn is_asked_elsewhere(&self, request: &Value) -> bool {
         let lacks = self.is_handed_over() || self.client.lacks(request).is_some();
-        self.channels().carry(request) && (lacks || self.is_unresponsive())
+        (self.channels().carry(request) && (lacks || self.is_unresponsive()))
+            || (self.relays() && lacks && channels::allows_relay(request))
     }
 
     /// Returns the time until the client needs a heartbeat. `None` means never.

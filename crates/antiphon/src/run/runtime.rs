@@ -47,6 +47,8 @@ pub(crate) struct Runtime {
     /// Stops the announcements to other replicas when the last run is dropped.
     pub(crate) _replicas_stop: DropGuard,
     pub(crate) states: States,
+    /// Whether models can relay answers to questions that allow it.
+    pub(crate) relays: bool,
     /// The clients that answered a question lately without asking their user.
     pub(crate) unresponsive: Recent,
     /// The rounds in which this process asked questions lately.

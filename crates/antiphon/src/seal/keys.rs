@@ -77,6 +77,11 @@ impl KeyRing {
         view_key(&self.keys[0].1, audience)
     }
 
+    /// Returns the call key of the active key.
+    pub(super) fn call_key(&self, audience: &str) -> String {
+        secret_for("call", &self.keys[0].1, audience)
+    }
+
     /// Returns whether `given` is the view key of any key of the ring.
     pub(super) fn is_view_key(&self, given: &str, audience: &str) -> bool {
         // Every key is compared, so that the time does not depend on which of them fits.
@@ -128,10 +133,15 @@ fn derive(secret: &[u8; 32]) -> [u8; 32] {
     hash.finalize().into()
 }
 
-/// Derives the view key of a key and an audience: 128 bits in hexadecimal. It does not reveal the key.
+/// Derives the view key of a key and an audience.
 fn view_key(key: &[u8; 32], audience: &str) -> String {
+    secret_for("view", key, audience)
+}
+
+/// Derives a secret of a key and an audience for one purpose: 128 bits in hexadecimal. It does not reveal the key.
+fn secret_for(purpose: &str, key: &[u8; 32], audience: &str) -> String {
     let mut hash = Sha256::new();
-    hash.update(b"antiphon view key v1\0");
+    hash.update(format!("antiphon {purpose} key v1\0"));
     hash.update(key);
     hash.update(audience);
     let digest = hash.finalize();

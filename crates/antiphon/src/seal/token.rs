@@ -32,6 +32,11 @@ impl SealConfig {
         self.keys.view_key(audience)
     }
 
+    /// Returns the call key of the active encryption key: a secret for the names of calls in the store.
+    pub(crate) fn call_key(&self, audience: &str) -> String {
+        self.keys.call_key(audience)
+    }
+
     /// Returns whether `given` is the view key of any key of the ring.
     pub(crate) fn is_view_key(&self, given: &str, audience: &str) -> bool {
         self.keys.is_view_key(given, audience)
@@ -67,5 +72,16 @@ mod tests {
         for wrong in ["", "__VIEW_KEY__", &key[..31], &longer, &upper] {
             assert!(!old.is_view_key(wrong, "shop"), "{wrong}");
         }
+    }
+
+    #[test]
+    fn call_key_depends_on_the_key_and_the_audience_and_is_no_view_key() {
+        let of = |secret| SealConfig::default().with_keys(KeyRing::new(1, [secret; 32]));
+        let (one, two) = (of(1), of(2));
+        assert_eq!(one.call_key("shop"), of(1).call_key("shop"));
+        for other in [two.call_key("shop"), one.call_key("bank"), one.view_key("shop")] {
+            assert_ne!(one.call_key("shop"), other);
+        }
+        assert!(!one.is_view_key(&one.call_key("shop"), "shop"));
     }
 }

@@ -20,8 +20,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Server;
+#[cfg(feature = "auth")]
+use super::ask_sign_in;
 use crate::{
-    asking::{self, Asking, Base, Browser, FormOf, Given, Named, Site},
+    asking::{self, Admission, Asking, Base, Browser, FormOf, Given, Named, Site, Step},
     base::now_millis,
     mcp::Service,
     run::Channel,
@@ -51,10 +53,13 @@ impl Server {
     /// | `POST /ask/{token}/open` | shows the question, and sets a cookie |
     /// | `POST /ask/{token}` | takes the answer |
     /// | `GET /ask/{token}/next` | shows the next question, or that the tool has finished |
+    /// | `GET /ask/{token}/sign-in` | with `AskPage::with_sign_in`: leads to the OpenID provider, and sets a cookie |
+    /// | `GET /ask/callback` | with `AskPage::with_sign_in`: ends the sign-in, and sets a cookie |
     ///
     /// Serve the routes below the address of [`AskPage::at`](crate::elicitation::AskPage::at). Your session middleware
-    /// must also apply to these routes, if you use [`AskPage::with_visitor`](crate::elicitation::AskPage::with_visitor).
-    /// If the server has no such page, the router is empty.
+    /// must also apply to these routes, if you use
+    /// [`AskPage::with_visitor`](crate::elicitation::AskPage::with_visitor). If the server has no such page, the router
+    /// is empty.
     ///
     /// ```
     /// # fn example(server: &antiphon::Server, app: axum::Router) -> axum::Router {
@@ -69,10 +74,10 @@ impl Server {
 }
 
 /// The page at one address.
-struct Pages {
-    service: Arc<Service>,
+pub(super) struct Pages {
+    pub(super) service: Arc<Service>,
     asking: Arc<Asking>,
-    site: Arc<Site>,
+    pub(super) site: Arc<Site>,
     tasks: Arc<Tasks>,
     base: Base,
 }
@@ -104,12 +109,13 @@ pub(super) fn routes(service: &Arc<Service>, base: &Base) -> Router {
             response
         }
     });
-    Router::new()
+    let router: Router<Arc<Pages>> = Router::new()
         .route("/ask/{token}", get(landing).post(answer))
         .route("/ask/{token}/open", post(open))
-        .route("/ask/{token}/next", get(next_question))
-        .layer(layer)
-        .with_state(Arc::new(pages))
+        .route("/ask/{token}/next", get(next_question));
+    #[cfg(feature = "auth")]
+    let router = if pages.site.has_sign_in() { router.merge(ask_sign_in::routes()) } else { router };
+    router.layer(layer).with_state(Arc::new(pages))
 }
 
 /// Adds the headers of every response.
@@ -134,9 +140,11 @@ fn protect(headers: &mut HeaderMap) {
 }
 
 /// The reason why a request is rejected.
-enum Refusal {
+pub(super) enum Refusal {
     /// The link is wrong or has expired, or the visitor is not its user. The response is the same in all cases.
     NotFound,
+    /// The visitor is not signed in, and can sign in at this address.
+    SignIn(String),
     /// The request does not come from the page itself.
     Foreign,
     /// The form has expired, or belongs to another browser. The question can be opened at this address.
@@ -151,12 +159,18 @@ enum Refusal {
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let (status, title, text, open) = match self {
+        let (status, title, text, step) = match &self {
             Self::NotFound => (
                 StatusCode::NOT_FOUND,
                 "No open question",
                 "The link is wrong or has expired, or the question belongs to another account. Sign in with the account that you use in the chat, or ask the assistant for a new link.",
                 None,
+            ),
+            Self::SignIn(address) => (
+                StatusCode::FORBIDDEN,
+                "You are not signed in",
+                "Nothing was sent to the tool. Sign in, and open the question again.",
+                Some(Step::SignIn(address)),
             ),
             Self::Foreign => (
                 StatusCode::FORBIDDEN,
@@ -168,7 +182,7 @@ impl IntoResponse for Refusal {
                 StatusCode::FORBIDDEN,
                 "The form has expired",
                 "Your answer was not used. Open the question again.",
-                Some(open),
+                Some(Step::Open(open)),
             ),
             Self::Used => (
                 StatusCode::CONFLICT,
@@ -201,13 +215,13 @@ impl IntoResponse for Refusal {
                 None,
             ),
         };
-        (status, Html(asking::message(title, text, open.as_deref()))).into_response()
+        (status, Html(asking::message(title, text, step))).into_response()
     }
 }
 
 #[derive(Deserialize)]
-struct Link {
-    token: String,
+pub(super) struct Link {
+    pub(super) token: String,
 }
 
 #[derive(Deserialize)]
@@ -217,13 +231,18 @@ struct Turn {
     turn: u32,
 }
 
-type AllPages = State<Arc<Pages>>;
+pub(super) type AllPages = State<Arc<Pages>>;
 
 /// Shows a button. Previews, scanners and prefetching browsers send this request, so it has no effect and shows no
 /// question.
-async fn landing(State(pages): AllPages, Path(Link { token }): Path<Link>) -> Result<Response, Refusal> {
-    pages.named(&token)?;
-    Ok(pages.landing(&token))
+async fn landing(
+    State(pages): AllPages,
+    Path(Link { token }): Path<Link>,
+    request: Request,
+) -> Result<Response, Refusal> {
+    let (parts, _) = request.into_parts();
+    let named = pages.named(&token)?;
+    Ok(pages.landing(&token, pages.site.admission(&named, &parts)))
 }
 
 /// Shows the question, and remembers the browser.
@@ -236,7 +255,7 @@ async fn open(
     let named = pages.enter(&token, &parts)?;
     let found = pages.load(&named).await?;
     // Another form that is open in this browser stays valid.
-    let browser = pages.browser(&parts.headers).unwrap_or_else(Browser::new);
+    let browser = pages.site.browser(&parts.headers, now_millis()).unwrap_or_else(Browser::new);
     let cookie = pages.site.set_cookie(&browser, now_millis());
     let page = pages.show(&token, &named, &browser, &found, 0);
     Ok(([(header::SET_COOKIE, cookie)], page).into_response())
@@ -251,11 +270,11 @@ async fn next_question(
 ) -> Result<Response, Refusal> {
     let (parts, _) = request.into_parts();
     let named = pages.named(&token)?;
-    let browser = pages.browser(&parts.headers).filter(|_| !is_prefetch(&parts.headers));
-    let Some(browser) = browser else { return Ok(pages.landing(&token)) };
-    if !pages.site.admits(&named, &parts) {
-        return Err(Refusal::NotFound);
-    }
+    let admission = pages.site.admission(&named, &parts);
+    let browser = pages.site.browser(&parts.headers, now_millis());
+    let browser = browser.filter(|_| admission != Admission::Unknown && !is_prefetch(&parts.headers));
+    let Some(browser) = browser else { return Ok(pages.landing(&token, admission)) };
+    pages.admit(&token, admission)?;
     let found = pages.load(&named).await?;
     Ok(pages.show(&token, &named, &browser, &found, turn).into_response())
 }
@@ -269,7 +288,7 @@ async fn answer(
     let (parts, body) = request.into_parts();
     let named = pages.enter(&token, &parts)?;
     let stale = || Refusal::Stale(pages.address(&token, "/open"));
-    let browser = pages.browser(&parts.headers).ok_or_else(stale)?;
+    let browser = pages.site.browser(&parts.headers, now_millis()).ok_or_else(stale)?;
     let given = read(&parts.headers, body).await?;
     let form = given.get("form").unwrap_or_default();
     let questions = pages.site.questions(form, &named, &browser, now_millis()).ok_or_else(stale)?;
@@ -326,24 +345,39 @@ fn unavailable(error: &crate::Error) -> Refusal {
 }
 
 /// Returns whether the browser loads the page before the user opens it.
-fn is_prefetch(headers: &HeaderMap) -> bool {
+pub(super) fn is_prefetch(headers: &HeaderMap) -> bool {
     let purposes = headers.get_all("sec-purpose").iter().chain(headers.get_all("purpose"));
     purposes.filter_map(|purpose| purpose.to_str().ok()).any(|purpose| purpose.contains("prefetch"))
 }
 
 impl Pages {
     /// Returns the address of a route, without the origin.
-    fn address(&self, token: &str, route: &str) -> String {
+    pub(super) fn address(&self, token: &str, route: &str) -> String {
         format!("{}/ask/{token}{route}", self.base.path)
     }
 
     /// Returns the task that a token names.
-    fn named(&self, token: &str) -> Result<Named, Refusal> {
+    pub(super) fn named(&self, token: &str) -> Result<Named, Refusal> {
         self.site.named(token, now_millis()).ok_or(Refusal::NotFound)
     }
 
-    fn landing(&self, token: &str) -> Response {
-        Html(self.asking.landing(&self.address(token, "/open"))).into_response()
+    /// Returns the page behind a link.
+    pub(super) fn landing(&self, token: &str, admission: Admission) -> Response {
+        let (open, sign_in) = (self.address(token, "/open"), self.address(token, "/sign-in"));
+        let step = match admission {
+            Admission::Admitted | Admission::Denied => Step::Open(&open),
+            Admission::Unknown | Admission::Other => Step::SignIn(&sign_in),
+        };
+        Html(self.asking.landing(step, admission == Admission::Other)).into_response()
+    }
+
+    /// Checks whether a visitor can see the questions of a task.
+    fn admit(&self, token: &str, admission: Admission) -> Result<(), Refusal> {
+        match admission {
+            Admission::Admitted => Ok(()),
+            Admission::Unknown => Err(Refusal::SignIn(self.address(token, "/sign-in"))),
+            Admission::Other | Admission::Denied => Err(Refusal::NotFound),
+        }
     }
 
     /// Checks a request that shows or answers a question.
@@ -352,7 +386,8 @@ impl Pages {
         if !self.is_own(&parts.headers) {
             return Err(Refusal::Foreign);
         }
-        if self.site.admits(&named, parts) { Ok(named) } else { Err(Refusal::NotFound) }
+        self.admit(token, self.site.admission(&named, parts))?;
+        Ok(named)
     }
 
     /// Returns whether a request comes from the page itself. Other web pages cannot set these headers.
@@ -368,17 +403,6 @@ impl Pages {
             }
             None => origin.is_some_and(is_origin),
         }
-    }
-
-    /// Returns the browser that sent a request, if it has opened a question.
-    fn browser(&self, headers: &HeaderMap) -> Option<Browser> {
-        let name = self.site.cookie_name();
-        let cookies = headers.get_all(header::COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
-        let mut cookies = cookies.flat_map(|cookies| cookies.split(';')).filter_map(|cookie| {
-            let (found, value) = cookie.split_once('=')?;
-            (found.trim() == name).then(|| value.trim())
-        });
-        cookies.find_map(|cookie| self.site.browser(cookie, now_millis()))
     }
 
     async fn load(&self, named: &Named) -> Result<OpenQuestions, Refusal> {

@@ -38,6 +38,9 @@
 //! Each way to authenticate results in an [`Identity`]. Sealed states, sessions, tasks, result sets and links belong to
 //! the [`principal`](Identity::principal) of an identity, and other callers cannot use them.
 //!
+//! [`OpenIdConnect`] signs users in on a web page with questions
+//! ([`AskPage::with_sign_in`](crate::elicitation::AskPage::with_sign_in)), with the same principals.
+//!
 //! Over stdio, the server does not authenticate callers. The user who started the process is the caller.
 //!
 //! The types of this module are from the crate `antiphon-http`, which also works with routers that do not serve MCP.
@@ -46,10 +49,7 @@ use std::{any::Any, future::ready, sync::Arc};
 
 use antiphon_http::Received;
 #[doc(inline)]
-pub use antiphon_http::auth::{
-    ApiKey, Auth, AuthBuilder, AuthLayer, AuthService, BuildError, Identity, Introspection, Issuer, Proxy,
-    Refusal,
-};
+pub use antiphon_http::auth::*;
 use antiphon_transport::{
     identity::scope_problem,
     streamable::{METHOD, NAME},
@@ -61,6 +61,7 @@ use serde::Deserialize;
 
 use super::{OperatorConfig, Server, ServerBuilder, Shared, operators};
 use crate::{
+    asking::AskPolicy,
     mcp::Authorize,
     registry::Registry,
     task::{Owner, Tasks},
@@ -82,8 +83,34 @@ impl ServerBuilder {
 impl Shared {
     /// Returns the authentication of the server, if it has one.
     fn auth(&self) -> Option<&Auth> {
-        let auth: &dyn Any = &**self.service.auth.as_ref()?;
-        auth.downcast_ref()
+        auth_of(self.service.auth.as_ref())
+    }
+}
+
+/// Returns the authentication of a server, if it has one.
+pub(super) fn auth_of(auth: Option<&Arc<dyn Authorize>>) -> Option<&Auth> {
+    let auth: &dyn Any = &**auth?;
+    auth.downcast_ref()
+}
+
+/// Returns why no visitor who signs in on the answer page could be a caller of the server. `auth` is the authentication
+/// of the server, and `has_hook` is whether a function of the application names the callers.
+pub(super) fn sign_in_problem(
+    policy: &AskPolicy,
+    auth: Option<&Arc<dyn Authorize>>,
+    has_hook: bool,
+) -> Option<String> {
+    let client = policy.sign_in().filter(|client| !client.has_principal())?;
+    let issuer = client.issuer();
+    match auth_of(auth) {
+        Some(auth) if !auth.accepts_issuer(issuer) => Some(format!(
+            "`AskPage::with_sign_in` has the issuer `{issuer}`, but the server accepts no tokens of this issuer, so no visitor could be a caller; add `AuthBuilder::with_issuer` or `OpenIdConnect::with_principal`"
+        )),
+        None if has_hook => Some(
+            "`ServerBuilder::with_principal` names the callers, but `AskPage::with_sign_in` does not use these names; add `OpenIdConnect::with_principal`"
+                .to_owned(),
+        ),
+        _ => None,
     }
 }
 

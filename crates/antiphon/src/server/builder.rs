@@ -326,6 +326,12 @@ impl ServerBuilder {
         self.problems.extend(policy.problems());
         #[cfg(feature = "http")]
         self.problems.extend(policy.page_problems(self.auth.is_some() || self.principal.is_some()));
+        #[cfg(feature = "auth")]
+        self.problems.extend(super::auth::sign_in_problem(
+            &policy,
+            self.auth.as_ref(),
+            self.principal.is_some(),
+        ));
         self.tasks = Some(self.tasks.take().unwrap_or_default());
         let permit = self.auth.clone().map(|auth| -> Permit {
             Box::new(move |registry, parts, tool| {
@@ -420,6 +426,7 @@ impl ServerBuilder {
             shutdown,
             _replicas_stop: stop.drop_guard(),
             states: self.states,
+            relays: asking.as_ref().is_some_and(|asking| asking.policy.relay),
             unresponsive: Recent::default(),
             asked: Recent::default(),
         });

@@ -5,6 +5,8 @@ mod ask_loopback;
 #[cfg(feature = "http")]
 mod ask_page;
 #[cfg(feature = "auth")]
+mod ask_sign_in;
+#[cfg(feature = "auth")]
 pub mod auth;
 mod builder;
 #[cfg(feature = "http")]
@@ -36,6 +38,7 @@ use crate::{
     changes::Changes,
     error::{BuildError, Result},
     mcp::{Served, Service},
+    run::client::Connection,
     task::Runs,
     tool::{Tool, ToolCall, ToolResult},
 };
@@ -168,6 +171,8 @@ impl Server {
 
     /// Serves one client over a byte stream, such as a socket or a pipe. Returns when the client disconnects.
     ///
+    /// If the server serves several streams, the unauthenticated callers of two streams are different users.
+    ///
     /// # Errors
     ///
     /// Returns an error if the client does not use MCP, or if the stream fails.
@@ -194,13 +199,26 @@ impl Server {
         T: rmcp::transport::IntoTransport<rmcp::RoleServer, E, A>,
         E: std::error::Error + Send + Sync + 'static,
     {
+        self.serve_connection::<T, E, A>(transport, Connection::one_of_many()).await
+    }
+
+    /// Serves one client over a transport. `connection` distinguishes its user from the users of other connections.
+    pub(crate) async fn serve_connection<T, E, A>(
+        &self,
+        transport: T,
+        connection: Connection,
+    ) -> Result<(), ServeError>
+    where
+        T: rmcp::transport::IntoTransport<rmcp::RoleServer, E, A>,
+        E: std::error::Error + Send + Sync + 'static,
+    {
         self.shared.begin();
         let drain = &self.shared.drain;
-        let _connection = drain.connection();
+        let _open = drain.connection();
         let transport = Counted::connection(transport.into_transport(), drain);
         let stopped = drain.stopped.child_token();
         let running = rmcp::service::serve_server_with_ct(
-            Served::new(Arc::clone(&self.shared.service), None),
+            Served::new(Arc::clone(&self.shared.service), None).with_connection(connection),
             transport,
             stopped,
         )

@@ -238,6 +238,7 @@ impl Tasks {
             );
             self.runtime.recorder.run_expired(&record.tool);
             self.runtime.recorder.run_ended(&record.tool, Outcome::Dead);
+            self.unlist_waiting(&record).await;
             self.announce(&record, false).await;
         }
         Ok(())

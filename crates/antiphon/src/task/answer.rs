@@ -39,13 +39,6 @@ pub(crate) enum Delivered {
     Used,
 }
 
-/// How long a question counts as the one that a form without a task ID is about.
-const LATELY: u64 = 10 * 60 * 1000;
-
-/// How many tasks of an owner are searched for waiting questions, and how many are read at once.
-const SEARCHED: usize = 2000;
-const PAGE: usize = 200;
-
 /// How many digests of answers a record keeps. A form that sends its answer again does so soon.
 const TAKEN: usize = 64;
 
@@ -62,25 +55,6 @@ impl Tasks {
         self.heal(&key, &record).await;
         let view = record.view(revision.0);
         Ok(Some(OpenQuestions { view, arguments: record.arguments, principal: record.principal }))
-    }
-
-    /// Returns the tasks of this owner that wait for an answer through a channel, and have done so for a short time.
-    /// The newest is first.
-    pub(crate) async fn waiting(self: &Arc<Self>, owner: &Owner) -> Result<Vec<TaskView>> {
-        let (mut views, mut next) = self.list(owner, None, PAGE).await?;
-        // Tasks are listed by their random IDs, so the newest can be anywhere.
-        while let Some(after) = next.filter(|_| views.len() < SEARCHED) {
-            let (more, following) = self.list(owner, Some(&after), PAGE).await?;
-            views.extend(more);
-            next = following;
-        }
-        let since = now_millis().saturating_sub(LATELY);
-        let waits = |view: &TaskView| {
-            view.status == TaskStatus::InputRequired && view.channels.any() && view.updated >= since
-        };
-        let mut views: Vec<_> = views.into_iter().filter(waits).collect();
-        views.sort_by_key(|view| std::cmp::Reverse(view.updated));
-        Ok(views)
     }
 
     /// Stores answers that arrived through a channel. Each question takes one answer: the first. Returns `None` if the
@@ -121,6 +95,7 @@ impl Tasks {
             let view = record.view(revision.0);
             return Ok(Some(if repeated { Delivered::Repeated(view) } else { Delivered::Used }));
         };
+        self.unlist_answered(&record).await;
         match due {
             Some(due) => {
                 self.push(&key, &record, due, due.at).await;
@@ -131,6 +106,20 @@ impl Tasks {
         }
         self.announce(&record, false).await;
         Ok(Some(Delivered::Taken(record.view(revision.0))))
+    }
+
+    /// Records that clients do not show the questions of a task. Does nothing if there is no other channel.
+    pub(crate) async fn leave_client(&self, owner: &Owner, id: &str) -> Result<()> {
+        let Some(key) = Self::key(owner, id) else { return Ok(()) };
+        let left = self.change(&key, |record| {
+            let others = record.channels.without_client();
+            if !record.channels.client || !others.any() {
+                return Change::Leave(());
+            }
+            record.channels = others;
+            Change::Write(())
+        });
+        left.await.map(drop)
     }
 
     /// Adds answers to a task. Ignores the keys of questions that are not open. Returns `None` if the task
@@ -158,6 +147,7 @@ impl Tasks {
             })
             .await?;
         let Some((due, record, revision)) = changed else { return Ok(None) };
+        self.unlist_answered(&record).await;
         match due {
             Some(due) => {
                 self.push(&key, &record, due, due.at).await;
@@ -200,6 +190,7 @@ impl Tasks {
         let Some((cancelled, record, revision)) = changed else { return Ok(None) };
         let view = record.view(revision.0);
         let Some(due) = cancelled else { return Ok(Some(Cancelled::Before(view))) };
+        self.unlist_waiting(&record).await;
         if let Some(due) = due {
             self.push(key, &record, due, due.at).await;
         }
@@ -236,12 +227,11 @@ fn take(record: &mut TaskRecord, answers: &BTreeMap<String, Value>, channel: Cha
         }
         return misfits;
     }
-    let through = match channel {
-        Channel::Client => "",
-        Channel::App => " (app)",
-        Channel::Page => " (page)",
-    };
-    record.note("answered", format!("{}{through}", taken.join(", ")));
+    let mut detail = taken.join(", ");
+    if channel != Channel::Client {
+        detail = format!("{detail} ({})", channel.name());
+    }
+    record.note("answered", detail);
     record.set_status(if record.asks.is_empty() { TaskStatus::Working } else { TaskStatus::InputRequired });
     true
 }

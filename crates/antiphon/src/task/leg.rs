@@ -162,6 +162,7 @@ impl Tasks {
             run.principal.clone_from(&record.principal);
             run.declared.clone_from(&tool.elicits);
             run.ask.channels = record.channels;
+            run.ask.relay = record.is_read_with_a_tool && self.runtime.relays;
             let now = now_millis();
             let expired = record.asks.values().filter(|asked| asked.until.is_some_and(|until| until <= now));
             run.expired = expired.map(|asked| asked.key.clone()).collect();

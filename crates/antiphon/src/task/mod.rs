@@ -9,6 +9,7 @@
 // | record | `pieces/<random>/<n>` | a part of a run that is too large for one record |
 // | queue | `tasks:<audience>:<lane>` | one job for the next leg of each run |
 // | record | `due/<audience>/<owner>/<task>` | the alarm of a run that has not ended (`alarm`) |
+// | record | `waits/<audience>/<owner>/…` | the ID of a run that waits for its user (`waits`) |
 // | record | `rings/<audience>/<replica>` | fingerprints of a replica's keys (`key_rings`) |
 // | record | `audit/<audience>` | the lease of the audit, or the time until the next one |
 // | topic | `tasks/<audience>` | notifications that a task has changed |
@@ -34,6 +35,7 @@ mod record;
 mod rollback;
 mod store;
 mod view;
+mod waits;
 mod watch;
 mod worker;
 mod writer;
@@ -146,6 +148,12 @@ pub(crate) struct NewTask {
     pub(crate) is_read_with_a_tool: bool,
     /// How long a question stays open, in milliseconds.
     pub(crate) question_life: Option<u64>,
+    /// The name of the call. A repeated call with the same name joins the run while it waits for its user.
+    pub(crate) call: Option<String>,
+    /// How many runs of the caller can wait for users.
+    pub(crate) max_waiting: Option<usize>,
+    /// The name of the connection that the call came over, if it belongs to one client.
+    pub(crate) connection: Option<String>,
 }
 
 impl NewTask {
@@ -164,6 +172,9 @@ impl NewTask {
             channels: Channels::default(),
             is_read_with_a_tool: false,
             question_life: None,
+            call: None,
+            max_waiting: None,
+            connection: run.client.connection_name(),
         };
         new.followed_by_nobody(run.ask)
     }
@@ -176,6 +187,7 @@ impl NewTask {
             channels: ask.channels,
             is_read_with_a_tool: true,
             question_life: Some(millis(ask.expiry)),
+            max_waiting: ask.max_waiting,
             ..self
         }
     }
@@ -241,6 +253,9 @@ impl Tasks {
         let key = Self::key_of(&record);
         self.set_alarm(&key, due.map_or(now, |due| due.at)).await;
         let revision = self.insert(&key, &record).await?;
+        if waits {
+            self.list_waiting(&record).await;
+        }
         if let Some(due) = due {
             self.push(&key, &record, due, now).await;
         }
@@ -261,7 +276,12 @@ impl Tasks {
             channels,
             is_read_with_a_tool,
             question_life,
+            call,
+            max_waiting: _,
+            connection,
         } = new;
+        // Only the list of waiting runs needs it, and only to distinguish unauthenticated callers.
+        let connection = connection.filter(|_| is_read_with_a_tool && principal.is_none());
         let now = now_millis();
         let journal = journal.unwrap_or_else(|| Journal::new(String::new()));
         let requested = ttl.is_some();
@@ -306,6 +326,8 @@ impl Tasks {
             channels,
             is_read_with_a_tool,
             question_life,
+            call,
+            connection,
             taken: BTreeMap::new(),
             apart: None,
             stale: false,

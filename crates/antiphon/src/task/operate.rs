@@ -111,6 +111,10 @@ pub struct RunEntry {
     pub op: String,
     /// How the question or step ended: `answered`, `done`, `failed` or `refused`.
     pub outcome: &'static str,
+    /// The channel through which the user answered a question: `client`, `app`, `page` or `relay`. `None` if the entry is
+    /// not the answer of a user.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub via: Option<&'static str>,
     /// The structure of the value: its fields and types, without the data. For a failure, the error message.
     pub shape: Value,
 }
@@ -162,7 +166,8 @@ impl Runs {
                 Outcome::Failed(failure) => ("failed", json!(failure.message)),
                 Outcome::Refused(why) => ("refused", json!(why)),
             };
-            RunEntry { key: entry.key.to_string(), op: entry.describe(), outcome, shape }
+            let (key, op, via) = (entry.key.to_string(), entry.describe(), trace::via(entry));
+            RunEntry { key, op, outcome, via, shape }
         });
         Ok(Some(RunReport {
             summary: summary(&key, &record),

@@ -34,6 +34,8 @@ pub(crate) struct Promotion {
     pending: Mutex<Option<(NewTask, oneshot::Sender<TaskView>)>>,
     writer: OnceLock<Arc<TaskWriter>>,
     kept: Notify,
+    /// Whether the run becomes a task at this moment.
+    under_way: AtomicBool,
 }
 
 /// The conditions under which a run becomes a task.
@@ -92,6 +94,7 @@ impl Promotion {
             pending: Mutex::new(Some((new, reply))),
             writer: OnceLock::new(),
             kept: Notify::new(),
+            under_way: AtomicBool::new(false),
         })
     }
 
@@ -103,6 +106,11 @@ impl Promotion {
     /// Returns the task writer, if the run has become a task.
     pub(crate) fn writer(&self) -> Option<&Arc<TaskWriter>> {
         self.writer.get()
+    }
+
+    /// Returns whether the run becomes a task at this moment. The client can have received the task already.
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.under_way.load(Ordering::Acquire)
     }
 
     /// Waits until the run has become a task, and returns the task writer.
@@ -145,6 +153,7 @@ impl Promotion {
     ) -> Result<Arc<TaskWriter>> {
         tasks.begin();
         tasks.check_able().await?;
+        tasks.check_waiting(&new).await?;
         new.journal = Some(journal);
         let mut record = tasks.record(new);
         let claimed = |(key, step)| (key, Claimed { step, failed: None });
@@ -184,7 +193,12 @@ impl Promote for Promotion {
     }
 
     fn promote<'a>(&'a self, run: &'a Run) -> Pending<'a, Result<Option<Arc<dyn Persistence>>>> {
-        Box::pin(self.make_task(run))
+        Box::pin(async {
+            self.under_way.store(true, Ordering::Release);
+            let made = self.make_task(run).await;
+            self.under_way.store(false, Ordering::Release);
+            made
+        })
     }
 }
 

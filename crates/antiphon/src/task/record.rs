@@ -15,17 +15,20 @@ use super::{
 use crate::{
     base::now_millis,
     protocol::Revision,
-    run::{Channels, Claimed},
+    run::{
+        Channels, Claimed,
+        channels::{allows_relay, is_link},
+    },
     telemetry,
 };
 
-/// The newest record format that this version reads and writes.
-pub(super) const FORMAT: u32 = 2;
+/// The newest record format that this version reads and writes. [`TaskRecord::ask`] sets it.
+pub(super) const FORMAT: u32 = 3;
 
-/// Returns the format of a record. Only a record with channels needs the newer format: version 0.1.0 would ignore the
-/// channels, and end the run at its next question.
+/// Returns the format of a record without questions. Only a record with channels needs a newer format: a version that
+/// reads only format 1 would ignore the channels, and end the run at its next question.
 pub(super) fn format(channels: Channels) -> u32 {
-    if channels.any() { FORMAT } else { 1 }
+    if channels.any() { 2 } else { 1 }
 }
 
 /// How many events a record keeps: the oldest and the newest ones.
@@ -111,6 +114,12 @@ pub(crate) struct TaskRecord {
     /// How long a question stays open, in milliseconds. `None` means until the run ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) question_life: Option<u64>,
+    /// The name of the call. A repeated call with the same name joins the run while it waits for its user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) call: Option<String>,
+    /// The name of the connection of an unauthenticated caller, if the connection belongs to one client.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) connection: Option<String>,
     /// The digests of answers that arrived through channels, by wire key.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) taken: BTreeMap<String, String>,
@@ -226,6 +235,12 @@ impl TaskRecord {
 
     /// Adds an open question under a new wire key.
     pub(super) fn ask(&mut self, key: &str, request: Value) -> String {
+        // A version that reads only format 2 would end the run at such a question. It would also take a relayed answer
+        // for an answer that the client showed to its user.
+        let is_shown_as_link = is_link(&request) && self.channels.carry(&request);
+        if is_shown_as_link || (self.is_read_with_a_tool && allows_relay(&request)) {
+            self.format = FORMAT;
+        }
         let count = self.put.entry(key.to_owned()).or_default();
         *count += 1;
         let wire = if *count == 1 { key.to_owned() } else { format!("{key}@{count}") };
@@ -311,13 +326,43 @@ mod tests {
     #[test]
     fn record_of_a_newer_format_is_left_alone() {
         let (mut newer, mut journal) = (record(), record());
-        newer["v"] = json!(3);
+        newer["v"] = json!(4);
         journal["journal"]["v"] = json!(2);
         assert_eq!(read(&newer).unwrap_err(), Unreadable::NewerFormat);
         assert_eq!(read(&journal).unwrap_err(), Unreadable::NewerFormat);
         // A record that does not parse otherwise still has a version.
-        assert_eq!(read(&json!({"v": 3, "body": "new"})).unwrap_err(), Unreadable::NewerFormat);
+        assert_eq!(read(&json!({"v": 4, "body": "new"})).unwrap_err(), Unreadable::NewerFormat);
         assert_eq!(read(&json!({"v": 1})).unwrap_err(), Unreadable::Damaged);
+    }
+
+    #[test]
+    fn question_that_older_versions_misread_raises_the_format_of_its_record() {
+        let asks = |params: Value| json!({"method": "elicitation/create", "params": params});
+        let form = asks(json!({"mode": "form", "message": "?"}));
+        let link = asks(json!({"mode": "url", "message": "?", "url": "https://example.com/pay"}));
+        let relayed = asks(json!({"mode": "form", "message": "?", "_meta": {"antiphon/relay": true}}));
+        let (none, app) = (Channels::default(), Channels { app: true, ..Channels::default() });
+        for (channels, is_read_with_a_tool, request, expected) in [
+            (none, false, &form, 1),
+            // The client of such a task shows the link itself, and every version can continue its run.
+            (none, false, &link, 1),
+            (none, false, &relayed, 1),
+            (none, true, &form, 1),
+            (app, true, &form, 2),
+            (app, true, &link, 3),
+            (app, true, &relayed, 3),
+            (none, true, &relayed, 3),
+        ] {
+            let mut run = read(&record()).unwrap();
+            run.format = format(channels);
+            (run.channels, run.is_read_with_a_tool) = (channels, is_read_with_a_tool);
+            run.ask("question", request.clone());
+            let stored = serde_json::to_value(&run).unwrap();
+            assert_eq!(stored["v"], expected, "{channels:?}, {is_read_with_a_tool}: {request}");
+            run.ask("another", form.clone());
+            assert_eq!(run.format, expected, "the format of a record does not fall");
+            assert_eq!(read(&stored).unwrap().format, expected);
+        }
     }
 
     #[test]

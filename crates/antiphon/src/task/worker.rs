@@ -10,7 +10,11 @@ use antiphon_store::{Depth, Error as StoreError, Job, Lease, NewJob};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 
 use super::{Tasks, config::TaskConfig, leg::JobOutcome, store::JobPayload};
-use crate::{base::random_id, durable::remove_all, telemetry::Recorder};
+use crate::{
+    base::random_id,
+    durable::{WAITS, remove_all},
+    telemetry::Recorder,
+};
 
 /// How long a worker waits for a job before it sends the next lease request.
 const WAIT: Duration = Duration::from_secs(20);
@@ -140,7 +144,7 @@ impl Tasks {
                 () = stopped.cancelled() => return,
                 () = tokio::time::sleep(SWEEP) => {}
             }
-            for prefix in [super::RECORDS, "pieces/"] {
+            for prefix in [super::RECORDS, "pieces/", WAITS] {
                 if let Err(error) = remove_all(&*store, prefix, &stopped).await {
                     tracing::warn!(%error, prefix, "expired records could not be removed from the store");
                 }

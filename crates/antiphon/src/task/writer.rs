@@ -105,6 +105,11 @@ impl TaskWriter {
     ) -> Result<bool, Stop> {
         let Suspension { journal, asks } = suspension;
         let given = std::mem::take(&mut *self.given.lock().unwrap_or_else(PoisonError::into_inner));
+        if !asks.is_empty() {
+            // Before the questions are stored: a reader of the questions finds the run in the list.
+            let held = self.held.lock().await;
+            self.tasks.list_waiting(&held.0).await;
+        }
         let (more, record, push) = self
             .amend(|record| {
                 // A loop asks a new question under the same key, and the text of a question can change. So an
@@ -205,6 +210,7 @@ impl TaskWriter {
                 record.clone()
             })
             .await?;
+        self.tasks.unlist_waiting(&record).await;
         self.tasks.announce(&record, false).await;
         Ok(())
     }
@@ -259,8 +265,22 @@ impl TaskWriter {
     /// runs without a job, or with a job other than the run's own.
     pub(super) async fn hold(&self) -> Result<(), Stop> {
         self.holds.store(true, Ordering::Relaxed);
-        let until = now_millis() + super::millis(super::promote::HOLD * self.tasks.config.heartbeat_interval);
+        let until = self.held_until();
         self.amend(|record| record.held = Some(until)).await
+    }
+
+    /// Extends the hold. A leg that has suspended or ended does not hold its run any more. If it marked the run as held
+    /// again, an answer would be left to this leg, which does not continue.
+    async fn extend_hold(&self) -> Result<(), Stop> {
+        if self.held.lock().await.0.held.is_none() {
+            return Ok(());
+        }
+        let until = self.held_until();
+        self.amend(|record| record.held = record.held.map(|_| until)).await
+    }
+
+    fn held_until(&self) -> u64 {
+        now_millis() + super::millis(super::promote::HOLD * self.tasks.config.heartbeat_interval)
     }
 
     /// Changes the record. Keeps concurrent answers and cancellations. If another leg has written, this leg
@@ -310,7 +330,7 @@ impl TaskWriter {
                 }
             }
             if (lease.is_none() || self.holds.load(Ordering::Relaxed))
-                && let Err(Stop::Lost) = self.hold().await
+                && let Err(Stop::Lost) = self.extend_hold().await
             {
                 return;
             }

@@ -64,6 +64,9 @@ metrics! {
     ASKS "antiphon.asks" Kind::Counter, "{ask}",
         "questions that were sent, without repetitions. `provider` is a question to the server's model",
         ["mcp.method.name", "gen_ai.tool.name", "antiphon.way"];
+    ANSWERS "antiphon.answers" Kind::Counter, "{answer}",
+        "answers of users, by channel (`client`, `app`, `page`, `relay`) and outcome (`accept`, `decline`, `cancel`)",
+        ["gen_ai.tool.name", "antiphon.channel", "antiphon.outcome"];
     ENTRIES "antiphon.entries" Kind::Counter, "{entry}",
         "new journal entries: `ask`, `step`, `fold`", ["antiphon.kind"];
     REPLAYED "antiphon.entries.replayed" Kind::Counter, "{entry}",
@@ -110,6 +113,7 @@ pub(super) struct Instruments {
     pub(super) leg: Histogram<f64>,
     pub(super) rounds: Counter<u64>,
     pub(super) asks: Counter<u64>,
+    pub(super) answers: Counter<u64>,
     pub(super) entries: Counter<u64>,
     pub(super) replayed: Counter<u64>,
     pub(super) drifts: Counter<u64>,
@@ -154,6 +158,7 @@ impl Instruments {
             leg: histogram(&LEG),
             rounds: counter(&ROUNDS),
             asks: counter(&ASKS),
+            answers: counter(&ANSWERS),
             entries: counter(&ENTRIES),
             replayed: counter(&REPLAYED),
             drifts: counter(&DRIFTS),

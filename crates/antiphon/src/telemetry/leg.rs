@@ -1,6 +1,7 @@
 //! Telemetry of one leg.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     future::Future,
     sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Instant,
@@ -34,6 +35,8 @@ struct LegSpanInner {
     way: &'static str,
     began: Instant,
     left: Mutex<Option<Left>>,
+    /// How many new answers of users the tool received, by channel and outcome.
+    answers: Mutex<BTreeMap<(&'static str, &'static str), u64>>,
     /// Whether the span belongs to the leg. Otherwise it belongs to a request, which records its errors itself.
     own: bool,
     /// Set when the span has the run's ID, which is recorded once.
@@ -98,6 +101,7 @@ impl LegSpan {
             antiphon.error = Empty,
             antiphon.replayed = Empty,
             antiphon.entries = Empty,
+            antiphon.channel = Empty,
         );
         if let Some(run) = place_of(journal) {
             let _ = span.set_parent(Context::new().with_remote_span_context(run));
@@ -117,7 +121,8 @@ impl LegSpan {
         span.record("antiphon.leg", int(leg));
         let own = matches!(way, "task" | "local");
         let (began, left, named) = (Instant::now(), Mutex::new(None), OnceLock::new());
-        let told = LegSpanInner { telling, span, method, name, way, began, left, own, named };
+        let answers = Mutex::default();
+        let told = LegSpanInner { telling, span, method, name, way, began, left, answers, own, named };
         if let Some(journal) = journal {
             told.name_run(&journal.run);
         }
@@ -166,6 +171,14 @@ impl LegSpan {
         );
         put(request, &context(&span));
         Spanned(span)
+    }
+
+    /// Keeps the channel and the outcome of a user's answer until the end of the leg is final. Call it once for each
+    /// answer, and not on replay.
+    pub(crate) fn answered(&self, channel: &'static str, outcome: &'static str) {
+        let Some(told) = &self.0 else { return };
+        let mut answers = told.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        *answers.entry((channel, outcome)).or_default() += 1;
     }
 
     /// Creates the span of a step that runs now.
@@ -217,6 +230,22 @@ impl LegSpanInner {
         self.telling.instruments.asks.add(1, &about);
     }
 
+    fn count_answers(&self, answers: &BTreeMap<(&'static str, &'static str), u64>) {
+        if answers.is_empty() {
+            return;
+        }
+        let channels: BTreeSet<&str> = answers.keys().map(|(channel, _)| *channel).collect();
+        let channels: Vec<&str> = channels.into_iter().collect();
+        self.span.record("antiphon.channel", channels.join(",").as_str());
+        for ((channel, outcome), count) in answers {
+            let about = self.with_name([
+                KeyValue::new("antiphon.channel", *channel),
+                KeyValue::new("antiphon.outcome", *outcome),
+            ]);
+            self.telling.instruments.answers.add(*count, &about);
+        }
+    }
+
     fn ended(&self, how: How) {
         let it = &self.telling.instruments;
         let ended = match how {
@@ -233,9 +262,11 @@ impl LegSpanInner {
             self.with_name([KeyValue::new("antiphon.way", self.way), KeyValue::new("antiphon.ended", ended)]);
         it.leg.record(self.began.elapsed().as_secs_f64(), &about);
         let left = self.left.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let answers = std::mem::take(&mut *self.answers.lock().unwrap_or_else(PoisonError::into_inner));
         if how == How::Lost {
             return;
         }
+        self.count_answers(&answers);
         if let Some(Left { tally, asks }) = left {
             self.count(tally);
             // In a session, questions were counted when they were sent.
@@ -342,6 +373,7 @@ fn local(name: Option<&KeyValue>) -> Span {
         antiphon.error = Empty,
         antiphon.replayed = Empty,
         antiphon.entries = Empty,
+        antiphon.channel = Empty,
     )
 }
 

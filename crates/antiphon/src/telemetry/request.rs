@@ -101,6 +101,7 @@ impl RequestSpan {
             antiphon.error = Empty,
             antiphon.replayed = Empty,
             antiphon.entries = Empty,
+            antiphon.channel = Empty,
         );
         match name {
             Some(name) => span.record("otel.name", format!("{method} {name}").as_str()),
@@ -120,8 +121,8 @@ impl RequestSpan {
             if let Some(uri) = about.uri {
                 span.set_attribute("mcp.resource.uri", uri.to_owned());
             }
-            // The tools of the form receive users' answers and a key.
-            let is_secret = matches!(name, Some("ask_open" | "ask_answer"));
+            // These tools receive users' answers, and the tools of the form also a key.
+            let is_secret = matches!(name, Some("ask_open" | "ask_answer" | "task_answer"));
             if let Some(arguments) = about.arguments.filter(|_| !is_secret) {
                 let arguments = serde_json::to_string(arguments).unwrap_or_default();
                 span.set_attribute("gen_ai.tool.call.arguments", arguments);

@@ -9,6 +9,7 @@ use tokio::{
 use super::{Answers, FormBehavior, HostProfile, Question, Revision, answers::ERROR};
 use crate::{
     error::{Error, Result},
+    run::client::Connection,
     server::Server,
 };
 
@@ -156,7 +157,9 @@ impl Client {
         let (near, far) = tokio::io::duplex(1 << 20);
         let server = server.clone();
         let serving = tokio::spawn(async move {
-            if let Err(error) = server.serve_stream(far).await {
+            // Test clients of a server have the same user, as clients over stdio.
+            let stream = antiphon_transport::legacy_tasks::Lines::server(far);
+            if let Err(error) = server.serve_connection(stream, Connection::only()).await {
                 tracing::debug!(%error, "a test connection ended");
             }
         });
@@ -380,7 +383,7 @@ impl Client {
         if let Ok(response) = tokio::time::timeout(limit, self.response(id, talk)).await {
             return response;
         }
-        let reason = format!("no response within {limit:?}");
+        let reason = format!("the request timed out: no response within {limit:?}");
         self.notify("notifications/cancelled", json!({"requestId": id, "reason": reason})).await?;
         Err(Error::tool(format!("the client cancelled the request `{method}`: {reason}")))
     }

@@ -1,5 +1,8 @@
 //! Questions on the web page of the server: through the router, and over a socket for the page on this machine.
 
+#[cfg(feature = "auth")]
+mod sign_in;
+
 use std::time::Duration;
 
 use antiphon::{

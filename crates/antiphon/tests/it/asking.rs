@@ -214,7 +214,7 @@ async fn declined_question_reaches_the_tool() -> Result<()> {
 
 #[tokio::test]
 async fn form_tools_reject_calls_without_their_secrets() -> Result<()> {
-    let server = server();
+    let server = builder(AskPolicy::default().with_joining(false)).build()?;
     for revision in Revision::BOTH {
         let mut client = host(&server, revision).await?;
         let (id, other) = (park(&mut client).await?, park(&mut client).await?);
@@ -256,7 +256,7 @@ async fn form_tools_reject_calls_without_their_secrets() -> Result<()> {
 #[tokio::test]
 async fn form_without_an_id_shows_the_question_that_waits() -> Result<()> {
     for revision in Revision::BOTH {
-        let server = server();
+        let server = builder(AskPolicy::default().with_joining(false)).build()?;
         let mut client = host(&server, revision).await?;
         let view = view_key(&mut client).await?;
         assert_eq!(form(&mut client, "ask_open", json!({"view": view})).await?, json!({"status": "none"}));

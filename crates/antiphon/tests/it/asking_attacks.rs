@@ -3,6 +3,7 @@
 //! Each test counts its attacks by kind, and prints the counts.
 
 mod answers;
+mod relay;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -241,7 +242,9 @@ fn forgeries(ticket: &str) -> Vec<(&'static str, String)> {
 
 #[tokio::test]
 async fn forged_and_foreign_tickets_answer_nothing() {
-    let target = Target::onboarding().await;
+    // Two runs of the same call.
+    let policy = AskPolicy::default().with_joining(false);
+    let target = Target::new("onboarding", keys(1), policy).await;
     let mut tally = Tally::default();
     let (run, other) = (target.park(ADA, "onboard").await, target.park(ADA, "onboard").await);
     let before = (target.stored(&run.id).await, target.stored(&other.id).await);

@@ -262,7 +262,7 @@ async fn quick_answer_with_content_counts() -> Result<()> {
 #[tokio::test]
 async fn unresponsive_client_is_not_asked_in_its_next_call() -> Result<()> {
     for revision in Revision::BOTH {
-        let server = builder(all_quick()).build()?;
+        let server = builder(all_quick().with_joining(false)).build()?;
         let answers = || Answers::new().decline("approval");
         let mut client = connect_with(&server, revision, forms_and_apps()).await?.answering(answers());
         assert_eq!(client.call("onboard", json!({})).await?.keys(), ["approval"], "{revision:?}");
@@ -299,12 +299,12 @@ async fn quick_decline_of_a_url_stays_a_decline() -> Result<()> {
 }
 
 #[tokio::test]
-async fn client_that_cancels_the_call_at_a_form_is_not_asked_in_its_next_call() -> Result<()> {
+async fn client_whose_call_times_out_at_a_form_is_not_asked_in_its_next_call() -> Result<()> {
     let server = builder(AskPolicy::default()).build()?;
     let mut client = connect_with(&server, Revision::V2025_11_25, forms_and_apps()).await?;
     let call = client.start("tools/call", json!({"name": "onboard", "arguments": {}})).await?;
     let question = next_of(&mut client, "elicitation/create").await?;
-    client.notify("notifications/cancelled", json!({"requestId": call, "reason": "too slow"})).await?;
+    client.notify("notifications/cancelled", json!({"requestId": call, "reason": "timeout"})).await?;
     let withdrawn = next_of(&mut client, "notifications/cancelled").await?;
     assert_eq!(withdrawn["params"]["requestId"], question["id"]);
     let talk = client.call("onboard", json!({})).await?;
@@ -544,7 +544,7 @@ mod over_http {
 
     #[tokio::test]
     async fn caller_changes_only_its_own_channel() -> Result<()> {
-        let server = builder(all_quick())
+        let server = builder(all_quick().with_joining(false))
             .with_principal(|parts| parts.headers.get("x-caller")?.to_str().ok().map(ToOwned::to_owned))
             .build()?;
         let app = server.router(HttpConfig::default());

@@ -10,7 +10,11 @@ mod ask_page;
 mod asking;
 #[cfg(feature = "http")]
 mod asking_attacks;
+mod asking_callers;
 mod asking_clients;
+mod asking_links;
+mod asking_races;
+mod asking_relay;
 #[cfg(feature = "auth")]
 mod auth;
 mod bad_input;
@@ -35,6 +39,8 @@ mod limits;
 mod lines;
 #[cfg(all(feature = "http", target_os = "linux"))]
 mod memory;
+#[cfg(all(feature = "http", feature = "results"))]
+mod model_view;
 mod notes;
 mod profiles;
 mod protocol;

@@ -44,7 +44,8 @@ pub(crate) fn add_to(server: ServerBuilder) -> ServerBuilder {
         Tool::new(name, "Asks for words and uses them", inquire).with_tasks(tasks).needs_backend()
     };
     server
-        .with_asking(AskPolicy::default())
+        // Clients that die leave runs that wait until their questions expire.
+        .with_asking(AskPolicy::default().with_max_waiting(100_000))
         .with_principal(|parts| parts.headers.get(USER)?.to_str().ok().map(str::to_owned))
         // The front end starts the run of the first tool, and a worker the run of the second.
         .tool(tool("inquire", TaskPolicy::WhenLong))

@@ -10,11 +10,8 @@ use super::Break;
 use super::caller::{Caller, Fronts};
 use super::run::{Reply, Run, Source};
 use super::view::{Asked, Opened, Replied, View, ids_in, text_of, waiting_task};
+use crate::chaos::cluster::PAUSE;
 use crate::mcp::{LEGACY, MODERN};
-
-/// How long a run can take. Kills and restarts are included.
-pub(super) const PATIENCE: Duration = Duration::from_mins(3);
-const PAUSE: Duration = Duration::from_millis(40);
 
 /// How many users there are.
 pub(super) const USERS: u64 = 20;

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::run::{Checks, Reply, Run};
-use crate::chaos::tasks::notes::{Line, Note};
+use crate::chaos::cluster::Verdict;
+use crate::chaos::cluster::notes::{Line, Note};
 
 pub(super) const ENDS: &str = "every run ends";
 pub(super) const OWNER: &str = "only the owner of a question answers it";
@@ -23,14 +24,6 @@ pub(super) struct Evidence {
     pub(super) looked_again: Checks,
     /// Runs that operators still see at work.
     pub(super) stranded: Vec<String>,
-}
-
-/// The result of a rule.
-#[derive(Debug)]
-pub(super) struct Verdict {
-    pub(super) law: &'static str,
-    pub(super) examined: usize,
-    pub(super) complaints: Vec<String>,
 }
 
 /// Numbers for the report.

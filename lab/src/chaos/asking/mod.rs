@@ -1,24 +1,18 @@
 //! `cargo xtask chaos asking`: questions that users answer in a form of the server, while processes are killed.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use fastrand::Rng;
-use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
-use super::tasks::client::Client as Operator;
-use super::tasks::crew::{self, Crew};
-use super::tasks::notes;
+use super::cluster::{self, Cluster, Pace, Race, Setup, crew::Crew, notes};
 use crate::mcp::MODERN;
-use crate::project::{Profile, Project};
-use crate::server;
-use crate::services::{Backend, Host, Stop};
+use crate::services::Backend;
 
 mod caller;
 mod client;
@@ -47,8 +41,8 @@ pub(crate) struct Options {
     /// Repeats the random choices of an earlier call. Their timing differs.
     #[arg(long)]
     seed: Option<u64>,
-    /// The number of clients that work at the same time.
-    #[arg(long, default_value_t = 24)]
+    /// The number of clients that work at the same time. They wait most of the time.
+    #[arg(long, default_value_t = 48)]
     clients: u64,
     /// The number of seconds after which the command gives up.
     #[arg(long, default_value_t = 1800)]
@@ -95,67 +89,29 @@ impl Break {
     }
 }
 
-/// The token of the operators' routes.
-const TOKEN: &str = "the-operators-token-of-chaos";
-
-/// How long runs without a client can take to reach their question after the last kill: a lease, and a sweep for lost
-/// jobs.
-const FOLLOW: Duration = Duration::from_secs(90);
-
-/// How long a run can take if a fault is injected.
-const BROKEN: Duration = Duration::from_secs(20);
-
-/// When the store's server is restarted, as a share of the runs in hundredths, and how it is stopped.
-const RESTARTS: [(u64, Stop); 2] = [(33, Stop::Killed), (66, Stop::Asked)];
-
-/// The time between two kills, in milliseconds.
-const QUIET: std::ops::Range<u64> = 60..300;
-
-/// Of a thousand effects, the process dies after so many before it has stored the result.
-const FALLS: u32 = 25;
-
-const TICK: Duration = Duration::from_millis(5);
-
 /// Runs the clients and the killer, and applies the laws.
 pub(crate) fn main(options: &Options) -> Result<()> {
-    let project = Project::open()?;
-    let binary = match &options.binary {
-        Some(binary) => binary.clone(),
-        None => project.build("lab", "task-worker", Profile::Dev)?,
-    };
-    let seed = options.seed.unwrap_or_else(|| fastrand::u64(..));
-    let mut rng = Rng::with_seed(seed);
-    let engine = options.backend.engine();
-    let folder = project.target.join("chaos").join(format!("asking-{}", engine.name()));
-    if folder.exists() {
-        fs::remove_dir_all(&folder).with_context(|| format!("could not remove {}", folder.display()))?;
-    }
-    fs::create_dir_all(&folder).with_context(|| format!("could not create {}", folder.display()))?;
-    eprintln!("starting {}, seed {seed}", engine.name());
-    let mut host = Host::start(engine, &folder, options.backend.settings())?;
-    let ledger = folder.join("ledger.jsonl");
-    let plan = json!({
-        "engine": engine.name(), "url": host.url(), "space": "chaos", "ledger": ledger, "falls": FALLS,
-        "keys": format!("1={:032x}{:032x}", rng.u128(..), rng.u128(..)), "token": TOKEN, "asking": true,
-        "breaks": options.breaks.and_then(Break::of_processes),
-    });
-    let fronts = (0..crew::FRONTS).map(|_| server::free_address()).collect::<Result<Vec<_>>>()?;
-    let crew = Crew::start(binary, plan, &folder.join("workers.log"), &fronts, rng.fork())?;
-
-    let arena = Arena::new(options, Fronts::new(fronts));
+    let mut cluster = Cluster::start(&Setup {
+        name: "asking",
+        backend: options.backend,
+        binary: options.binary.as_deref(),
+        seed: options.seed,
+        asking: true,
+        breaks: json!(options.breaks.and_then(Break::of_processes)),
+    })?;
+    let arena = Arena::new(options, Fronts::new(cluster.fronts.clone()));
     let start = Instant::now();
-    let outcome = arena.rage(crew, &mut host, &mut rng, &ledger);
-    let time = start.elapsed();
-    let Outcome { evidence, figures } = outcome?;
-    let found = report::print(engine.name(), seed, time, &figures, &evidence);
-    host.end()?;
+    let (evidence, figures) = arena.rage(&mut cluster)?;
+    let found = report::print(&cluster, start.elapsed(), &figures, &evidence);
+    let (seed, folder) = (cluster.seed, cluster.folder.display().to_string());
+    cluster.host.end()?;
     if let Some(breaks) = options.breaks {
         let law = breaks.law();
         ensure!(found.broken.contains(&law), "the fault {breaks:?} was injected, and `{law}` still holds");
         println!("The fault {breaks:?} was injected, and the laws have detected it.");
         return Ok(());
     }
-    let (failed, folder) = (found.broken.len(), folder.display());
+    let failed = found.broken.len();
     ensure!(
         failed == 0,
         "{failed} laws were broken; repeat with `--seed {seed}`, or read the ledger and the logs in {folder}"
@@ -176,164 +132,63 @@ struct Figures {
     orphans: u64,
 }
 
-struct Outcome {
-    evidence: Evidence,
-    figures: Figures,
-}
-
 #[derive(Debug)]
 struct Arena<'a> {
     options: &'a Options,
     fronts: Fronts,
-    next: AtomicU64,
-    deaths: AtomicU64,
-    over: AtomicBool,
+    race: Race,
     runs: Mutex<Vec<Run>>,
     orphans: AtomicU64,
-    bar: ProgressBar,
 }
 
 impl<'a> Arena<'a> {
     fn new(options: &'a Options, fronts: Fronts) -> Self {
-        let style = ProgressStyle::with_template("{bar:40} {pos}/{len} runs, {msg}, {elapsed}");
-        let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
-        Self {
-            options,
-            fronts,
-            next: AtomicU64::new(0),
-            deaths: AtomicU64::new(0),
-            over: AtomicBool::new(false),
-            runs: Mutex::default(),
-            orphans: AtomicU64::new(0),
-            bar: ProgressBar::new(options.runs).with_style(style),
-        }
+        let Options { runs, kills, clients, limit, .. } = *options;
+        let race = Race::new(Pace { runs, kills, clients, limit, kills_wait: true });
+        Self { options, fronts, race, runs: Mutex::default(), orphans: AtomicU64::new(0) }
     }
 
     /// Lets clients work and kills at random until all runs have ended.
-    fn rage(&self, mut crew: Crew, host: &mut Host, rng: &mut Rng, ledger: &Path) -> Result<Outcome> {
-        let outcome = thread::scope(|scope| {
-            let clients: Vec<_> = (0..self.options.clients.max(1))
-                .map(|_| {
-                    let rng = rng.fork();
-                    scope.spawn(|| self.be_a_client(rng))
-                })
-                .collect();
-            let outcome = self.kill_at_random(&mut crew, host, rng);
-            self.over.store(outcome.is_err(), Ordering::Relaxed);
-            for client in clients {
-                ensure!(client.join().is_ok(), "a client panicked");
-            }
-            outcome
-        });
-        self.bar.finish_and_clear();
-        let during = outcome?;
-        let stranded = self.follow(&mut crew)?;
+    fn rage(&self, cluster: &mut Cluster) -> Result<(Evidence, Figures)> {
+        let mut during = 0;
+        self.race.run(cluster, |rng| self.be_a_client(rng), |crew, rng| self.kill(crew, rng, &mut during))?;
+        let stranded = cluster.follow(self.options.breaks.is_some(), || Ok(true))?;
         let runs = std::mem::take(&mut *self.runs.lock().unwrap_or_else(PoisonError::into_inner));
         let looked_again = self.look_again(&runs);
         let figures = Figures {
-            killed: crew.killed,
-            fallen: crew.fallen,
+            killed: cluster.crew.killed,
+            fallen: cluster.crew.fallen,
             during,
-            restarts: host.restarts,
+            restarts: cluster.host.restarts,
             unanswered: self.fronts.unanswered.load(Ordering::Relaxed),
             orphans: self.orphans.load(Ordering::Relaxed),
         };
-        drop(crew);
-        let lines = notes::read(ledger)?;
-        Ok(Outcome { evidence: Evidence { runs, lines, looked_again, stranded }, figures })
+        cluster.crew.stop();
+        let lines = notes::read(&cluster.ledger)?;
+        Ok((Evidence { runs, lines, looked_again, stranded }, figures))
     }
 
     fn be_a_client(&self, rng: Rng) {
-        let mut client = Client::new(&self.fronts, rng, self.patience(), self.options.breaks);
-        loop {
-            let number = self.next.fetch_add(1, Ordering::Relaxed);
-            if number >= self.options.runs {
-                break;
-            }
-            // Runs start as processes die, so that both are done at about the same time.
-            while !self.over() && number * self.options.kills > self.allowance() * self.options.runs {
-                thread::sleep(TICK);
-            }
-            if self.over() {
-                break;
-            }
+        let patience = cluster::patience(self.options.breaks.is_some());
+        let mut client = Client::new(&self.fronts, rng, patience, self.options.breaks);
+        while let Some(number) = self.race.next_run() {
             let run = client.run(number);
             self.runs.lock().unwrap_or_else(PoisonError::into_inner).push(run);
-            self.bar.inc(1);
+            self.race.end_run();
         }
         self.orphans.fetch_add(client.orphans, Ordering::Relaxed);
     }
 
-    fn over(&self) -> bool {
-        self.over.load(Ordering::Relaxed)
-    }
-
-    fn patience(&self) -> Duration {
-        if self.options.breaks.is_some() { BROKEN } else { client::PATIENCE }
-    }
-
-    /// Returns how many deaths' worth of runs can have started.
-    fn allowance(&self) -> u64 {
-        self.deaths.load(Ordering::Relaxed) + self.options.kills / 10 + 1
-    }
-
-    /// Kills until all runs have ended. Every second kill hits a front end with an answer in flight, if there is one.
-    /// Returns the number of those.
-    fn kill_at_random(&self, crew: &mut Crew, host: &mut Host, rng: &mut Rng) -> Result<u64> {
-        let Options { runs, kills, limit, .. } = *self.options;
-        let mut restarts = RESTARTS.iter().peekable();
-        let start = Instant::now();
-        let (mut said, mut next_kill, mut during) = (start, start, 0);
-        while self.bar.position() < runs {
-            thread::sleep(TICK);
-            crew.check()?;
-            let deaths = crew.killed + crew.fallen;
-            self.deaths.store(deaths, Ordering::Relaxed);
-            self.bar.set_message(format!("{deaths} died"));
-            if self.bar.is_hidden() && said.elapsed() > Duration::from_secs(5) {
-                eprintln!("{} of {runs} runs, {deaths} died", self.bar.position());
-                said = Instant::now();
+    /// Kills a process. Every second kill hits a front end with an answer in flight, if there is one. Counts those in
+    /// `during`.
+    fn kill(&self, crew: &mut Crew, rng: &mut Rng, during: &mut u64) -> Result<()> {
+        match self.fronts.answering(rng).filter(|_| rng.bool()) {
+            Some(front) => {
+                *during += 1;
+                crew.replace_front(front)
             }
-            let share = 100 * self.bar.position() / runs.max(1);
-            if let Some((_, stop)) = restarts.next_if(|(at, _)| *at <= share) {
-                let pause = Duration::from_millis(rng.u64(..1000));
-                self.bar.suspend(|| eprintln!("restarting the store's server at {share} %, {stop}"));
-                host.restart(*stop, pause, false)?;
-            }
-            if deaths < kills && Instant::now() >= next_kill {
-                match self.fronts.answering(rng).filter(|_| rng.bool()) {
-                    Some(front) => {
-                        crew.replace_front(front)?;
-                        during += 1;
-                    }
-                    None => crew.replace_one()?,
-                }
-                next_kill = Instant::now() + Duration::from_millis(rng.u64(QUIET));
-            }
-            ensure!(
-                start.elapsed().as_secs() < limit,
-                "after {limit} s only {} of {runs} runs have ended",
-                self.bar.position()
-            );
+            None => crew.replace_one(),
         }
-        Ok(during)
-    }
-
-    /// Waits until no run is at work. Returns the runs that operators still see at work.
-    fn follow(&self, crew: &mut Crew) -> Result<Vec<String>> {
-        let limit = if self.options.breaks.is_some() { BROKEN } else { FOLLOW };
-        let operator = Operator::new(&self.fronts.addresses, Rng::new(), self.patience());
-        let start = Instant::now();
-        let mut stranded = vec!["no front end listed the runs".to_owned()];
-        while start.elapsed() < limit && !stranded.is_empty() {
-            for _ in 0..50 {
-                thread::sleep(TICK * 2);
-                crew.check()?;
-            }
-            // A front end can have died just now.
-            stranded = operator.stranded(TOKEN).unwrap_or(stranded);
-        }
-        Ok(stranded)
     }
 
     /// Reads every result again from every front end.

@@ -5,16 +5,12 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, bail};
 use fastrand::Rng;
 use serde_json::{Value, json};
 
-use crate::http::Message;
+use crate::chaos::cluster::PAUSE;
 use crate::mcp::{self, Connection};
-
-/// How long a run may take, whatever happens to it.
-pub(super) const PATIENCE: Duration = Duration::from_mins(3);
-const PAUSE: Duration = Duration::from_millis(40);
 
 /// One run, as its client saw it.
 #[derive(Clone, Debug, Default)]
@@ -39,7 +35,7 @@ pub(super) struct Run {
 
 /// A client of its own thread.
 #[derive(Debug)]
-pub(crate) struct Client {
+pub(super) struct Client {
     fronts: Vec<Connection>,
     hosts: Vec<String>,
     rng: Rng,
@@ -63,7 +59,7 @@ enum Habit {
 }
 
 impl Client {
-    pub(crate) fn new(fronts: &[SocketAddr], rng: Rng, patience: Duration) -> Self {
+    pub(super) fn new(fronts: &[SocketAddr], rng: Rng, patience: Duration) -> Self {
         Self {
             hosts: fronts.iter().map(ToString::to_string).collect(),
             fronts: fronts.iter().map(|address| Connection::new(*address)).collect(),
@@ -189,30 +185,6 @@ impl Client {
                 }
                 answered => return answered,
             }
-        }
-    }
-
-    /// The runs that operators see as neither ended nor waiting for a person.
-    pub(crate) fn stranded(&self, token: &str) -> Result<Vec<String>> {
-        let (mut stranded, mut after) = (Vec::new(), String::new());
-        loop {
-            let mut request = Message::post(&self.hosts[0], &[], Vec::new());
-            request.start = format!("GET /runs?status=working&limit=100{after} HTTP/1.1");
-            request.headers.push(("authorization".into(), format!("Bearer {token}")));
-            request.headers.push(("connection".into(), "close".into()));
-            let page =
-                mcp::exchange_once(self.hosts[0].parse()?, &request.to_bytes(), Duration::from_secs(10))?;
-            let text = String::from_utf8_lossy(&page.body).into_owned();
-            ensure!(page.status() == 200, "runs were listed with {}: {text}", page.status());
-            let page: Value = serde_json::from_str(&text)?;
-            let runs = page["runs"].as_array().into_iter().flatten();
-            stranded.extend(runs.map(|run| format!("an operator sees a run that nobody works on: {run}")));
-            let Some(next) = page["next"].as_str() else { return Ok(stranded) };
-            // A cursor is the backend's own, and some have characters that a URL has not.
-            after = next.bytes().fold("&after=".to_owned(), |after, byte| match byte {
-                byte if byte.is_ascii_alphanumeric() => after + char::from(byte).encode_utf8(&mut [0; 4]),
-                byte => format!("{after}%{byte:02X}"),
-            });
         }
     }
 

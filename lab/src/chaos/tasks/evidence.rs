@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::client::Run;
-use super::crew::Death;
-use super::notes::{Line, Note};
+use crate::chaos::cluster::crew::Death;
+use crate::chaos::cluster::notes::{Line, Note};
 
 /// The steps that may be taken once.
 pub(super) const ONCE: [&str; 2] = ["charge", "ship"];

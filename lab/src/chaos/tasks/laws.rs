@@ -6,15 +6,7 @@ use serde_json::Value;
 
 use super::client::Run;
 use super::evidence::{Cause, Evidence, ONCE, STEPS};
-use super::notes::Note;
-
-/// What became of a law.
-#[derive(Debug)]
-pub(super) struct Verdict {
-    pub(super) law: &'static str,
-    pub(super) examined: usize,
-    pub(super) complaints: Vec<String>,
-}
+use crate::chaos::cluster::{Verdict, notes::Note};
 
 /// What is no law, but worth telling.
 #[derive(Debug, Default)]

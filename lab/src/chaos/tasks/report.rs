@@ -3,28 +3,16 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
-
 use super::evidence::{Cause, Evidence};
-use super::laws::{self, Verdict};
-use super::{Figures, crew};
-use crate::table::Table;
+use super::{Figures, laws};
+use crate::chaos::cluster::{Cluster, Found, Report, crew};
 
-const SHOWN: usize = 5;
-
-/// Prints the figures and one line a law; fails if one was broken.
-pub(super) fn print(
-    engine: &str,
-    seed: u64,
-    time: Duration,
-    figures: &Figures,
-    evidence: &Evidence,
-) -> Result<()> {
+/// Prints the figures and one line a law.
+pub(super) fn print(cluster: &Cluster, time: Duration, figures: &Figures, evidence: &Evidence) -> Found {
     let (verdicts, tally) = laws::all(evidence);
     let of = |counts: &BTreeMap<Cause, u64>, cause: Cause| counts.get(&cause).copied().unwrap_or(0);
-    let mut table = Table::new(["chaos tasks", engine]);
-    let rows = [
-        ("seed", seed),
+    let rows = vec![
+        ("seed", cluster.seed),
         ("workers", crew::WORKERS as u64),
         ("front ends", crew::FRONTS as u64),
         ("runs", evidence.runs.len() as u64),
@@ -45,23 +33,5 @@ pub(super) fn print(
         ("calls that may have begun a run", figures.orphans),
         ("times a process stalled", tally.stalls),
     ];
-    for (name, value) in rows {
-        table.row([name.into(), value.to_string()]);
-    }
-    table.row(["wall time".into(), format!("{:.1} s", time.as_secs_f64())]);
-    println!("{table}");
-    for Verdict { law, examined, complaints } in &verdicts {
-        let result =
-            if complaints.is_empty() { "ok".into() } else { format!("BROKEN {} times", complaints.len()) };
-        println!("  {law:<58} {examined:>7} {result:>4}");
-        for complaint in complaints.iter().take(SHOWN) {
-            println!("    {complaint}");
-        }
-    }
-    let failed = verdicts.iter().filter(|it| !it.complaints.is_empty()).count();
-    println!("\n{} passed, {failed} failed", verdicts.len() - failed);
-    ensure!(failed == 0, "{failed} laws were broken");
-    let idle: Vec<&str> = verdicts.iter().filter(|it| it.examined == 0).map(|it| it.law).collect();
-    ensure!(idle.is_empty(), "nothing was held against: {}", idle.join(", "));
-    Ok(())
+    Report { title: "chaos tasks", engine: cluster.engine, rows, time, verdicts }.print()
 }

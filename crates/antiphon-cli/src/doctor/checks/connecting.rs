@@ -2,7 +2,7 @@
 
 use super::{Finding, Level};
 use crate::doctor::report::{Failure, Report};
-use antiphon_transport::revision;
+use antiphon_transport::revision::Revision;
 
 /// Reports why the server is not reachable.
 pub(super) fn reached(report: &Report) -> Vec<Finding> {
@@ -50,11 +50,12 @@ pub(super) fn revisions(report: &Report) -> Vec<Finding> {
     let message = format!("supports {} (connected in {})", names.join(" and "), times.join(" and "));
     let mut found = vec![Finding::new(Level::Ok, message)];
     for attempt in report.attempts.iter().filter(|attempt| attempt.ended.is_err()) {
-        found.push(if attempt.asked == revision::ROUNDS {
-            Finding::new(Level::Note, "does not support 2026-07-28")
+        let message = format!("does not support {}", attempt.asked);
+        found.push(if Revision::of(Some(attempt.asked)) == Revision::Rounds {
+            Finding::new(Level::Note, message)
                 .hint("no action needed: hosts use 2025-11-25, and the server sends questions in a session")
         } else {
-            Finding::new(Level::Warning, format!("does not support {}", attempt.asked))
+            Finding::new(Level::Warning, message)
                 .hint("hosts that support only this revision cannot use the server")
         });
     }

@@ -119,7 +119,7 @@ fn questions(report: &Report, host: &SeenBy) -> Vec<Finding> {
     let mut found = vec![match (behavior, has_form) {
         (FormBehavior::Shows, _) => Finding::new(Level::Ok, "questions reach the user: the host shows forms"),
         (FormBehavior::Ignores, true) => {
-            Finding::new(Level::Warning, format!("after a cancelled call, {reached}: {unshown}"))
+            Finding::new(Level::Warning, format!("after a call that timed out, {reached}: {unshown}"))
         }
         (_, true) => Finding::new(Level::Ok, format!("{reached}: {unshown}"))
             .hint(format!("the model shows the form with `{TASK_QUESTION}`")),

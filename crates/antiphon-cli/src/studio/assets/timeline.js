@@ -255,10 +255,15 @@ function strip(all) {
     made.map((entry) => h("span", { class: "made" }, h("b", {}, entry.op), ` ${name(entry.key ?? "")}`)));
 }
 
+/** How an entry ended, and through which channel the user answered, unless the client showed the question itself. */
+function outcome({ outcome: ended = "", via }) {
+  return via && via !== "client" ? `${ended} (${via})` : ended;
+}
+
 function entries(all) {
   return h("table", { class: "entries" }, h("caption", {}, "Journal"),
     h("thead", {}, h("tr", {}, ["Key", "Kind", "Outcome", ""].map((head) => h("th", { scope: "col" }, head)))),
-    h("tbody", {}, all.map((entry) => h("tr", { class: entry.replayed ? "again" : "new" }, h("td", {}, entry.key ?? ""), h("td", {}, entry.op), h("td", {}, entry.outcome ?? ""), h("td", {}, entry.replayed ? "replayed" : "new")))));
+    h("tbody", {}, all.map((entry) => h("tr", { class: entry.replayed ? "again" : "new" }, h("td", {}, entry.key ?? ""), h("td", {}, entry.op), h("td", {}, outcome(entry)), h("td", {}, entry.replayed ? "replayed" : "new")))));
 }
 
 function facts(pairs) {

@@ -11,7 +11,7 @@ use crate::store::Record;
 /// `get` and `list` do not return an expired record, and `update` does not change it.
 pub async fn expired_record_is_neither_read_nor_listed_nor_updated(stores: &Stores) {
     let store = stores.open().await;
-    let revision = store.create("short/a", bytes("value"), Some(SHORT)).await.unwrap();
+    let revision = store.create("short/a", bytes("value"), Some(stores.short())).await.unwrap();
     store.create("short/b", bytes("value"), Some(LONG)).await.unwrap();
     until_expired(&*store, "short/a").await;
     let listed: Vec<_> = all(&*store, "short/", 10).await.into_iter().map(|record| record.key).collect();
@@ -24,7 +24,7 @@ pub async fn expired_record_is_neither_read_nor_listed_nor_updated(stores: &Stor
 /// A new record can be created before the expired one is cleaned up.
 pub async fn expired_record_makes_room_for_a_new_one(stores: &Stores) {
     let store = stores.open().await;
-    let first = store.create("key", bytes("first"), Some(SHORT)).await.unwrap();
+    let first = store.create("key", bytes("first"), Some(stores.short())).await.unwrap();
     until_expired(&*store, "key").await;
     let second = store.create("key", bytes("second"), Some(LONG)).await.unwrap();
     assert_ne!(first, second);
@@ -55,14 +55,14 @@ pub async fn update_begins_the_time_to_live_anew(stores: &Stores) {
     assert_eq!(value(&*store, "kept").await, Some(bytes("value")));
     // An update can also shorten the time to live.
     let revision = store.get("kept").await.unwrap().unwrap().revision;
-    store.update("kept", bytes("value"), Some(SHORT), revision).await.unwrap();
+    store.update("kept", bytes("value"), Some(stores.short()), revision).await.unwrap();
     until_expired(&*store, "kept").await;
 }
 
 /// A claim returns an expired record, which can then be deleted.
 pub async fn expired_record_is_claimed_and_deleted_at_its_revision(stores: &Stores) {
     let store = stores.open().await;
-    let revision = store.create("job/1", bytes("what hangs on it"), Some(SHORT)).await.unwrap();
+    let revision = store.create("job/1", bytes("what hangs on it"), Some(stores.short())).await.unwrap();
     let claimed = claim_one(&*store, "job/", stores.lease()).await;
     assert_eq!(claimed, Record::new("job/1", bytes("what hangs on it"), revision));
     store.delete("job/1", revision).await.unwrap();
@@ -74,7 +74,7 @@ pub async fn live_record_is_not_claimed(stores: &Stores) {
     let store = stores.open().await;
     store.create("long", bytes("value"), Some(LONG)).await.unwrap();
     store.create("ever", bytes("value"), None).await.unwrap();
-    store.create("short", bytes("value"), Some(SHORT)).await.unwrap();
+    store.create("short", bytes("value"), Some(stores.short())).await.unwrap();
     assert_eq!(claim_one(&*store, "", stores.lease()).await.key, "short");
     assert!(store.claim_expired("", LONG, 10).await.unwrap().is_empty());
 }
@@ -82,7 +82,7 @@ pub async fn live_record_is_not_claimed(stores: &Stores) {
 /// A claimed record is not returned to a second claimer.
 pub async fn claimed_record_is_given_to_nobody_else(stores: &Stores) {
     let (one, two) = (stores.open().await, stores.open().await);
-    one.create("key", bytes("value"), Some(SHORT)).await.unwrap();
+    one.create("key", bytes("value"), Some(stores.short())).await.unwrap();
     claim_one(&*one, "", stores.lease()).await;
     assert!(two.claim_expired("", LONG, 10).await.unwrap().is_empty());
     assert!(one.claim_expired("", LONG, 10).await.unwrap().is_empty());
@@ -91,7 +91,7 @@ pub async fn claimed_record_is_given_to_nobody_else(stores: &Stores) {
 /// If a claimer stops, another process can claim the record.
 pub async fn lapsed_claim_can_be_taken_again(stores: &Stores) {
     let (one, two) = (stores.open().await, stores.open().await);
-    let revision = one.create("key", bytes("value"), Some(SHORT)).await.unwrap();
+    let revision = one.create("key", bytes("value"), Some(stores.short())).await.unwrap();
     claim_one(&*one, "", SHORT).await;
     let claimed = claim_one(&*two, "", stores.lease()).await;
     assert_eq!((claimed.key.as_str(), claimed.revision), ("key", revision));
@@ -101,7 +101,7 @@ pub async fn lapsed_claim_can_be_taken_again(stores: &Stores) {
 /// The claimer of an expired record cannot delete a new record under the same key.
 pub async fn reborn_record_is_safe_from_its_claimer(stores: &Stores) {
     let store = stores.open().await;
-    store.create("key", bytes("first"), Some(SHORT)).await.unwrap();
+    store.create("key", bytes("first"), Some(stores.short())).await.unwrap();
     let claimed = claim_one(&*store, "", stores.lease()).await;
     store.create("key", bytes("second"), None).await.unwrap();
     stores.assert_conflict(store.delete("key", claimed.revision).await);
@@ -113,10 +113,11 @@ pub async fn claims_are_divided_among_racers(stores: &Stores) {
     const RECORDS: usize = 40;
     let (one, two) = (stores.open().await, stores.open().await);
     for number in 0..RECORDS {
-        let created = one.create(&format!("key/{number}"), Bytes::new(), Some(SHORT)).await;
+        let created = one.create(&format!("key/{number}"), Bytes::new(), Some(stores.short())).await;
         // A faulty backend can retry until the record has expired, and then does not know whether it created it.
         assert!(created.is_ok() || !stores.is_exact(), "{created:?}");
     }
+    sleep(stores.short()).await;
     let mut racers = JoinSet::new();
     for store in [&one, &two, &one, &two] {
         let store = Arc::clone(store);
@@ -146,7 +147,7 @@ pub async fn claims_are_divided_among_racers(stores: &Stores) {
 pub async fn claims_keep_to_their_prefix_and_limit(stores: &Stores) {
     let store = stores.open().await;
     for key in ["a/1", "a/2", "a/3", "ab/1", "b/1"] {
-        store.create(key, bytes(key), Some(SHORT)).await.unwrap();
+        store.create(key, bytes(key), Some(stores.short())).await.unwrap();
     }
     for key in ["a/1", "a/2", "a/3", "ab/1", "b/1"] {
         until_expired(&*store, key).await;
@@ -168,7 +169,7 @@ pub async fn expired_records_are_removed_within_prefix_and_limit(stores: &Stores
     let store = stores.open().await;
     let keys: Vec<_> = (0..20).map(|number| format!("a/{number}")).collect();
     for key in keys.iter().map(String::as_str).chain(["ab/1", "b/1"]) {
-        store.create(key, bytes(key), Some(SHORT)).await.unwrap();
+        store.create(key, bytes(key), Some(stores.short())).await.unwrap();
     }
     for key in keys.iter().map(String::as_str).chain(["ab/1", "b/1"]) {
         until_expired(&*store, key).await;
@@ -196,9 +197,9 @@ pub async fn bulk_removal_spares_live_and_claimed_records(stores: &Stores) {
     let (one, two) = (stores.open().await, stores.open().await);
     one.create("key/long", bytes("value"), Some(LONG)).await.unwrap();
     one.create("key/ever", bytes("value"), None).await.unwrap();
-    let touched = one.create("key/touched", bytes("value"), Some(SHORT)).await.unwrap();
+    let touched = one.create("key/touched", bytes("value"), Some(stores.short())).await.unwrap();
     one.update("key/touched", bytes("value"), Some(LONG), touched).await.unwrap();
-    let revision = one.create("key/claimed", bytes("value"), Some(SHORT)).await.unwrap();
+    let revision = one.create("key/claimed", bytes("value"), Some(stores.short())).await.unwrap();
     claim_one(&*one, "key/", stores.lease()).await;
     // Over a faulty backend a claim is short, so there is less time for the check.
     for _ in 0..if stores.is_exact() { 3 } else { 1 } {

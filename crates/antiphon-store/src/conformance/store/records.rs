@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::task::JoinSet;
 
-use super::{LONG, SHORT, Stores, all, bytes, until_expired, value, whole_log};
+use super::{LONG, Stores, all, bytes, until_expired, value, whole_log};
 use crate::{
     error::Error,
     store::{Record, Revision},
@@ -122,7 +122,7 @@ pub async fn write_is_seen_by_another_opening(stores: &Stores) {
 /// Two applications with different spaces can share a server without seeing each other's records.
 pub async fn spaces_do_not_see_each_other(stores: &Stores) {
     let (store, other) = (stores.open().await, stores.open_other().await);
-    store.create("key", bytes("mine"), Some(SHORT)).await.unwrap();
+    store.create("key", bytes("mine"), Some(stores.short())).await.unwrap();
     store.append("log", 0, vec![bytes("mine")]).await.unwrap();
     assert_eq!(value(&*other, "key").await, None);
     assert!(all(&*other, "", 10).await.is_empty());

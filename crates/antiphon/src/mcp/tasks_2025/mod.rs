@@ -26,7 +26,6 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 pub(super) use call::required;
-pub(super) use status::Followed;
 
 use super::{Handler, admit::pass, handler::unknown_method};
 use crate::{mcp::Service, task::Tasks};

@@ -1,10 +1,6 @@
 //! The 2025-11-25 form of a task, and status notifications to sessions.
 
-use std::{
-    collections::HashSet,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use antiphon_transport::session::ChangeId;
 use rmcp::{
@@ -16,14 +12,11 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    base::{lock, timestamp},
+    base::timestamp,
     error::Capability,
-    mcp::{Client, Handler, tasks_2026},
+    mcp::{Client, Handler, session::FollowGuard, tasks_2026},
     task::{Ended, Owner, TaskView, Tasks},
 };
-
-/// The most tasks whose status a session receives at the same time. The client must poll the others.
-const FOLLOWED: usize = 256;
 
 /// How often a followed task is read if no announcement arrives. Announcements can be lost, and tasks can
 /// expire.
@@ -55,33 +48,6 @@ fn status(view: &TaskView) -> &'static str {
     }
 }
 
-/// The tasks whose status a session receives.
-#[derive(Debug, Default)]
-pub(in crate::mcp) struct Followed(Arc<Mutex<HashSet<String>>>);
-
-impl Followed {
-    /// Reserves an entry for the task. Returns `None` if it already has one, or if none is left.
-    fn place(&self, id: &str) -> Option<FollowGuard> {
-        let mut followed = lock(&self.0);
-        if followed.len() >= FOLLOWED || !followed.insert(id.to_owned()) {
-            return None;
-        }
-        Some(FollowGuard { followed: Arc::clone(&self.0), id: id.to_owned() })
-    }
-}
-
-/// The entry of a task in [`Followed`], until it is dropped.
-struct FollowGuard {
-    followed: Arc<Mutex<HashSet<String>>>,
-    id: String,
-}
-
-impl Drop for FollowGuard {
-    fn drop(&mut self) {
-        lock(&self.followed).remove(&self.id);
-    }
-}
-
 impl Handler {
     /// Sends the task's status changes to the caller's session. The caller receives `view` itself.
     pub(super) fn follow(
@@ -95,7 +61,7 @@ impl Handler {
             return;
         }
         let session = self.session(client.extensions());
-        let Some(place) = session.followed().place(&view.id) else { return };
+        let Some(place) = session.follow(&view.id) else { return };
         let owner = tasks_2026::owner(&self.service, client.extensions());
         tokio::spawn(follow(Arc::clone(tasks), owner, place, status(view), peer, session.closed()));
     }
@@ -111,11 +77,11 @@ async fn follow(
     closed: CancellationToken,
 ) {
     let mut told = told;
-    let news = tasks.news(&place.id);
+    let news = tasks.news(place.id());
     loop {
         // Register before the read, so that a later change is not missed.
         let heard = news.notified();
-        match tasks.get(&owner, &place.id).await {
+        match tasks.get(&owner, place.id()).await {
             Ok(Some(view)) => {
                 let status = status(&view);
                 if status != told && peer.send_notification(notification(&view)).await.is_err() {
@@ -145,20 +111,4 @@ fn notification(view: &TaskView) -> ServerNotification {
     let id = format!("task {} {}", view.id, view.updated);
     notification.extensions.insert(ChangeId(id.into()));
     ServerNotification::CustomNotification(notification)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn session_hears_of_so_many_tasks_and_of_each_once() {
-        let followed = Followed::default();
-        let mut places: Vec<_> = (0..FOLLOWED).map(|task| followed.place(&task.to_string())).collect();
-        assert!(places.iter().all(Option::is_some));
-        assert!(followed.place("more").is_none());
-        places.truncate(FOLLOWED - 1);
-        assert!(followed.place("0").is_none());
-        assert!(followed.place("more").is_some());
-    }
 }

@@ -12,7 +12,7 @@ mod proxy;
 mod rotation;
 mod scopes;
 mod sessions;
-mod signer;
+pub(crate) mod signer;
 mod tokens;
 
 use antiphon::{

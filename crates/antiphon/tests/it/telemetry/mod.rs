@@ -1,5 +1,7 @@
 //! What a server tells of itself.
 
+#[cfg(feature = "prometheus")]
+mod answers;
 mod deploy;
 #[cfg(all(feature = "http", feature = "prometheus"))]
 mod health;

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::run::Question;
 use super::*;
-use crate::chaos::tasks::notes;
+use crate::chaos::cluster::notes;
 
 const TASK: &str = "t_00000000000000000000000000000001";
 

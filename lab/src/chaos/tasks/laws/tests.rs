@@ -2,9 +2,8 @@
 
 use serde_json::json;
 
-use super::super::crew::Death;
-use super::super::notes;
 use super::*;
+use crate::chaos::cluster::{crew::Death, notes};
 
 /// A run whose worker died over `heard`, which another repeated.
 fn good() -> Evidence {

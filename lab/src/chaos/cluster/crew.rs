@@ -87,6 +87,11 @@ impl Crew {
         self.members.iter().position(is_meant).map_or(Ok(()), |index| self.replace(index))
     }
 
+    /// Kills all processes, and does not start them again.
+    pub(crate) fn stop(&mut self) {
+        self.members.drain(..).for_each(|mut member| kill(&mut member.child));
+    }
+
     fn replace(&mut self, index: usize) -> Result<()> {
         let mut member = self.members.swap_remove(index);
         kill(&mut member.child);
@@ -139,7 +144,7 @@ impl Crew {
 
 impl Drop for Crew {
     fn drop(&mut self) {
-        self.members.iter_mut().for_each(|member| kill(&mut member.child));
+        self.stop();
     }
 }
 

@@ -12,8 +12,8 @@ use crate::{
     writer::slices,
 };
 
-/// A snapshot that is being written. If it is dropped or cancelled, its files are removed.
-pub(super) struct Work {
+/// The write of one snapshot. If it is dropped or cancelled, the files of the snapshot are removed.
+pub(super) struct Write {
     inner: Arc<Inner>,
     /// `None` after the write has ended.
     claim: Option<Claim>,
@@ -27,7 +27,7 @@ struct Count<'a> {
     progress: &'a watch::Sender<Progress>,
 }
 
-impl Work {
+impl Write {
     pub(super) fn new(inner: &Arc<Inner>, claim: Claim) -> Self {
         let parts = Parts::new(inner, claim.place.clone(), &claim.nonce);
         Self { inner: Arc::clone(inner), claim: Some(claim), parts: Some(parts) }
@@ -94,7 +94,7 @@ async fn undo(parts: Option<Parts>, claim: Option<Claim>) {
     }
 }
 
-impl Drop for Work {
+impl Drop for Write {
     fn drop(&mut self) {
         let (parts, claim) = (self.parts.take(), self.claim.take());
         if claim.is_some()

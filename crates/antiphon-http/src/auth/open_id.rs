@@ -1,0 +1,479 @@
+//! Sign-in of users with OpenID Connect: the authorization code flow with PKCE.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use moka::future::Cache;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
+use url::Url;
+
+use super::{
+    Identity, Issuer, Refusal,
+    builder::BuildError,
+    fetch::{self, Failed, is_private},
+    issuer::Judge,
+    refusal::EXPIRED,
+};
+
+/// How long the metadata of the provider is cached.
+const METADATA: Duration = Duration::from_secs(10 * 60);
+
+type PrincipalHook = Arc<dyn Fn(&Identity) -> Option<String> + Send + Sync>;
+
+/// An OpenID provider at which users sign in on a web page, and the credentials of this application there.
+///
+/// For a web page with questions, pass it to `AskPage::with_sign_in` of the crate `antiphon`. For your own web pages,
+/// [`build`](Self::build) returns an [`OpenIdClient`].
+///
+/// The addresses of the provider come from its metadata. The server accepts an ID token only under the same conditions
+/// as an access token of an [`Issuer`]: a public key of the issuer has signed it, and it has not expired. The audience
+/// must be the client ID. The server sends the client secret in a header, or in the body if the metadata requires it.
+///
+/// The `Debug` output contains no secret.
+///
+/// ```
+/// use antiphon_http::auth::OpenIdConnect;
+///
+/// # let secret = "from the environment";
+/// let sign_in = OpenIdConnect::new("https://login.example.com", "reports-page", secret);
+/// # let _ = sign_in;
+/// ```
+#[derive(Clone)]
+#[must_use = "an `OpenIdConnect` does nothing until it is built, or until `AskPage::with_sign_in` takes it"]
+pub struct OpenIdConnect {
+    issuer: String,
+    client: String,
+    secret: String,
+    scopes: Vec<String>,
+    principal: Option<PrincipalHook>,
+    http: Option<reqwest::Client>,
+}
+
+impl OpenIdConnect {
+    /// Creates the settings for a provider. `issuer` is the identifier of the provider, which must be exactly equal to
+    /// `iss` in its tokens. `client_id` and `client_secret` are the credentials that the provider has registered for
+    /// this application.
+    pub fn new(
+        issuer: impl Into<String>,
+        client_id: impl Into<String>,
+        client_secret: impl Into<String>,
+    ) -> Self {
+        Self {
+            issuer: issuer.into(),
+            client: client_id.into(),
+            secret: client_secret.into(),
+            scopes: Vec::new(),
+            principal: None,
+            http: None,
+        }
+    }
+
+    /// Sets the scopes that the application requests in addition to `openid`, for example `email`. Default: none. The
+    /// provider then adds claims to the ID token, which [`with_principal`](Self::with_principal) can read.
+    pub fn with_scopes(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.scopes = scopes.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Sets a function that returns the principal (the user's name in this server) from the claims of the ID token. If
+    /// the function returns `None`, the sign-in fails. Default: `<issuer>#<subject>`, as for the tokens of an
+    /// [`Issuer`].
+    ///
+    /// The principal must be the same text as the principal of the same user in the rest of your server. Two users must
+    /// never have the same principal, and a user must not be able to choose the principal. Do not use an e-mail address
+    /// that the provider has not verified.
+    pub fn with_principal(
+        mut self,
+        principal: impl Fn(&Identity) -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
+        self.principal = Some(Arc::new(principal));
+        self
+    }
+
+    /// Sets the HTTP client for requests to the provider. Use this method if you need special certificates or an HTTP
+    /// proxy. Default: a client with a timeout of 5 seconds that follows no redirects.
+    pub fn with_http(mut self, http: reqwest::Client) -> Self {
+        self.http = Some(http);
+        self
+    }
+
+    /// Builds the client. No request is sent to the provider before the first user signs in.
+    ///
+    /// # Errors
+    ///
+    /// Returns a [`BuildError`] with all problems, one line for each.
+    pub fn build(mut self) -> Result<OpenIdClient, BuildError> {
+        let mut problems = self.problems();
+        let http = self.http.take().map_or_else(fetch::client, Ok);
+        let http = http.map_err(|error| problems.push(format!("the HTTP client cannot be created: {error}")));
+        let (Ok(http), true) = (http, problems.is_empty()) else { return Err(BuildError { problems }) };
+        // As in `AuthBuilder::build`.
+        let _ = jsonwebtoken::crypto::aws_lc::DEFAULT_PROVIDER.install_default();
+        let judge = Judge::new(Issuer::new(&*self.issuer), std::slice::from_ref(&self.client), http.clone());
+        let provider = Cache::builder().max_capacity(1).time_to_live(METADATA).build();
+        Ok(OpenIdClient { inner: Arc::new(Inner { config: self, http, judge, provider }) })
+    }
+
+    fn problems(&self) -> Vec<String> {
+        let mut problems: Vec<String> = Issuer::new(&*self.issuer).problems().collect();
+        let issuer = &self.issuer;
+        for (value, name) in [(&self.client, "client ID"), (&self.secret, "client secret")] {
+            if value.trim().is_empty() {
+                problems.push(format!(
+                    "the {name} of `OpenIdConnect` is empty; use the {name} that the issuer `{issuer}` has registered for this application"
+                ));
+            }
+        }
+        let scopes = self.scopes.iter();
+        problems.extend(scopes.filter_map(|scope| antiphon_transport::identity::scope_problem(scope)));
+        problems
+    }
+}
+
+impl fmt::Debug for OpenIdConnect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenIdConnect")
+            .field("issuer", &self.issuer)
+            .field("client", &self.client)
+            .field("scopes", &self.scopes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A sign-in that has begun: random values that bind the response of the provider to one browser.
+///
+/// Keep it, encrypted or on the server, until the provider sends the browser back. Bind it to the browser with a
+/// cookie. Use it for one response only.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct SignInAttempt {
+    state: String,
+    nonce: String,
+    verifier: String,
+}
+
+impl SignInAttempt {
+    /// Creates an attempt with new random values.
+    pub fn random() -> Self {
+        Self { state: random(), nonce: random(), verifier: random() }
+    }
+
+    /// Returns the `state`. The response of the provider must contain the same text.
+    pub fn state(&self) -> &str {
+        &self.state
+    }
+
+    /// Returns the code challenge of PKCE (RFC 7636), with the method `S256`.
+    fn challenge(&self) -> String {
+        URL_SAFE_NO_PAD.encode(Sha256::digest(&self.verifier))
+    }
+}
+
+/// Returns 256 random bits as text.
+fn random() -> String {
+    let mut bits = [0; 32];
+    getrandom::fill(&mut bits).expect("the operating system has random numbers");
+    URL_SAFE_NO_PAD.encode(bits)
+}
+
+/// The values are secrets.
+impl fmt::Debug for SignInAttempt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SignInAttempt").finish_non_exhaustive()
+    }
+}
+
+/// The reason why a user could not sign in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SignInError {
+    /// The provider cannot be reached, or its metadata or keys cannot be used. The text is the reason.
+    Unavailable(String),
+    /// The provider rejected the code of the user, or the credentials of this application. The text is its error code.
+    Rejected(String),
+    /// The ID token is missing or not valid. The text is the reason.
+    Invalid(&'static str),
+    /// The user is signed in at the provider, but is not a known principal of this server.
+    Unknown,
+}
+
+impl fmt::Display for SignInError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unavailable(why) => {
+                write!(f, "the OpenID provider cannot be used: {why}; check the issuer URL and the network")
+            }
+            Self::Rejected(code) => write!(
+                f,
+                "the OpenID provider rejected the sign-in: `{code}`; check the client ID, the client secret and the redirect URL"
+            ),
+            Self::Invalid(why) => {
+                write!(f, "the ID token is not valid: {why}; check the issuer URL and the client ID")
+            }
+            Self::Unknown => f.write_str(
+                "the user is not a known principal; check `OpenIdConnect::with_principal` and `AuthBuilder::with_principal`",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for SignInError {}
+
+/// Signs users in at an OpenID provider. A clone is a handle to the same client.
+///
+/// 1. Create a [`SignInAttempt`], keep it for the browser, and send the browser to
+///    [`authorization_url`](Self::authorization_url).
+/// 2. The provider sends the browser back with the parameters `state` and `code`. Compare `state` with
+///    [`SignInAttempt::state`].
+/// 3. [`redeem`](Self::redeem) returns the user.
+#[derive(Clone)]
+pub struct OpenIdClient {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    config: OpenIdConnect,
+    http: reqwest::Client,
+    judge: Judge,
+    provider: Cache<(), Arc<Provider>>,
+}
+
+/// The addresses of the provider.
+struct Provider {
+    authorization: Url,
+    token: String,
+    /// Whether the client secret is sent in the body.
+    in_body: bool,
+}
+
+impl OpenIdClient {
+    /// Returns the issuer of the ID tokens.
+    pub fn issuer(&self) -> &str {
+        &self.inner.config.issuer
+    }
+
+    /// Returns whether [`OpenIdConnect::with_principal`] is set.
+    pub fn has_principal(&self) -> bool {
+        self.inner.config.principal.is_some()
+    }
+
+    /// Returns the URL of the provider at which the user signs in. `redirect` is the URL to which the provider sends
+    /// the browser back. If `again`, the provider also asks users who are signed in there, so that they can use another
+    /// account.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`SignInError::Unavailable`] if the provider cannot be used.
+    pub async fn authorization_url(
+        &self,
+        redirect: &str,
+        attempt: &SignInAttempt,
+        again: bool,
+    ) -> Result<String, SignInError> {
+        let provider = self.provider().await?;
+        let OpenIdConnect { client, scopes, .. } = &self.inner.config;
+        let scopes = scopes.iter().fold("openid".to_owned(), |scopes, scope| format!("{scopes} {scope}"));
+        let mut url = provider.authorization.clone();
+        url.query_pairs_mut()
+            .append_pair("response_type", "code")
+            .append_pair("client_id", client)
+            .append_pair("redirect_uri", redirect)
+            .append_pair("scope", &scopes)
+            .append_pair("state", &attempt.state)
+            .append_pair("nonce", &attempt.nonce)
+            .append_pair("code_challenge", &attempt.challenge())
+            .append_pair("code_challenge_method", "S256");
+        if again {
+            url.query_pairs_mut().append_pair("prompt", "login");
+        }
+        Ok(url.into())
+    }
+
+    /// Exchanges the code of the provider for an ID token, validates the token, and returns the user. `redirect` and
+    /// `attempt` must be the values of [`authorization_url`](Self::authorization_url).
+    ///
+    /// # Errors
+    ///
+    /// Returns a [`SignInError`] if the provider cannot be used or rejects the code, or if the ID token is not valid.
+    pub async fn redeem(
+        &self,
+        redirect: &str,
+        code: &str,
+        attempt: &SignInAttempt,
+    ) -> Result<Identity, SignInError> {
+        let provider = self.provider().await?;
+        let OpenIdConnect { issuer, client, secret, principal, .. } = &self.inner.config;
+        let fields = [
+            ("grant_type", "authorization_code"),
+            ("code", code),
+            ("redirect_uri", redirect),
+            ("code_verifier", attempt.verifier.as_str()),
+        ];
+        let credentials = (client.as_str(), secret.as_str());
+        let request =
+            fetch::with_form(self.inner.http.post(&provider.token), &fields, credentials, provider.in_body);
+        let reply = fetch::reply(request).await;
+        let (status, reply) = reply.map_err(|error| SignInError::Unavailable(error.to_string()))?;
+        if !status.is_success() {
+            return Err(match reply["error"].as_str() {
+                Some(error) if status.is_client_error() => SignInError::Rejected(error_code(error)),
+                _ => SignInError::Unavailable(format!("`{}` returned the status {status}", provider.token)),
+            });
+        }
+        let token = reply["id_token"].as_str();
+        let token = token.ok_or(SignInError::Invalid("the provider returned no ID token"))?;
+        let claims = self.inner.judge.id_claims(token).await.map_err(|refusal| match refusal {
+            Refusal::Unavailable => SignInError::Unavailable("its signing keys cannot be fetched".to_owned()),
+            refusal if refusal == EXPIRED => SignInError::Invalid("it has expired"),
+            _ => SignInError::Invalid("its signature, issuer, audience or type is wrong"),
+        })?;
+        check(&claims, client, &attempt.nonce)?;
+        let identity = Identity::of_token(issuer, claims).ok_or(SignInError::Invalid(NO_SUBJECT))?;
+        let Some(principal) = principal else { return Ok(identity) };
+        let principal = principal(&identity).ok_or(SignInError::Unknown)?;
+        Ok(identity.with_principal(principal))
+    }
+
+    /// Returns the addresses of the provider. Concurrent sign-ins share one request.
+    async fn provider(&self) -> Result<Arc<Provider>, SignInError> {
+        let Inner { config, http, provider, .. } = &*self.inner;
+        let find = async {
+            let metadata = fetch::metadata(http, &config.issuer).await?;
+            Provider::read(&metadata).map(Arc::new)
+        };
+        let found = provider.try_get_with((), find).await;
+        found.map_err(|error| SignInError::Unavailable(error.to_string()))
+    }
+}
+
+impl Provider {
+    fn read(metadata: &Value) -> Result<Self, Failed> {
+        let endpoint = |name: &str| {
+            let endpoint = metadata[name].as_str().filter(|endpoint| is_private(endpoint));
+            endpoint.ok_or_else(|| format!("the metadata of the provider has no `{name}` with https"))
+        };
+        let methods = metadata["token_endpoint_auth_methods_supported"].as_array();
+        let supports = |name: &str| methods.is_none_or(|methods| methods.iter().any(|method| method == name));
+        Ok(Self {
+            authorization: Url::parse(endpoint("authorization_endpoint")?)?,
+            token: endpoint("token_endpoint")?.to_owned(),
+            in_body: !supports("client_secret_basic") && supports("client_secret_post"),
+        })
+    }
+}
+
+/// Returns an error code of the provider without characters that RFC 6749 does not allow. The log contains it.
+fn error_code(given: &str) -> String {
+    given.chars().filter(char::is_ascii_graphic).take(100).collect()
+}
+
+const NO_SUBJECT: &str = "it has no subject";
+
+/// Checks the claims that only ID tokens have.
+fn check(claims: &Map<String, Value>, client: &str, nonce: &str) -> Result<(), SignInError> {
+    let text = |name: &str| claims.get(name).and_then(Value::as_str);
+    if text("nonce") != Some(nonce) {
+        return Err(SignInError::Invalid("it belongs to another sign-in (`nonce`)"));
+    }
+    // OpenID Connect Core, section 3.1.3.7: a token for several clients names the client that requested it.
+    let is_shared = claims.get("aud").and_then(Value::as_array).is_some_and(|audiences| audiences.len() > 1);
+    let is_ours = match claims.get("azp") {
+        Some(party) => party == client,
+        None => !is_shared,
+    };
+    if !is_ours {
+        return Err(SignInError::Invalid("another application requested it (`azp`)"));
+    }
+    // Without a subject, an access token belongs to a client. An ID token always belongs to a user.
+    if text("sub").is_none_or(str::is_empty) {
+        return Err(SignInError::Invalid(NO_SUBJECT));
+    }
+    Ok(())
+}
+
+impl fmt::Debug for OpenIdClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenIdClient").field("config", &self.inner.config).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn settings_that_cannot_work_are_reported() {
+        let problems = |issuer: &str, client: &str, secret: &str| {
+            let built = OpenIdConnect::new(issuer, client, secret).build();
+            built.map_or_else(|error| error.problems().len(), |_| 0)
+        };
+        assert_eq!(problems("https://login.example.com", "page", "secret"), 0);
+        assert_eq!(problems("http://127.0.0.1:3000", "page", "secret"), 0);
+        assert_eq!(problems("http://login.example.com", "", " "), 3);
+        let scopes = OpenIdConnect::new("https://login.example.com", "page", "secret");
+        let error = scopes.with_scopes(["email profile"]).build().unwrap_err();
+        assert_eq!(error.problems().len(), 1, "{error}");
+    }
+
+    #[test]
+    fn secrets_are_not_shown() {
+        let client = OpenIdConnect::new("https://login.example.com", "page", "s3cr3t").build().unwrap();
+        let attempt = SignInAttempt::random();
+        let shown = format!("{client:?} {attempt:?}");
+        assert!(!shown.contains("s3cr3t") && !shown.contains(&attempt.verifier), "{shown}");
+    }
+
+    #[test]
+    fn challenge_is_the_one_of_rfc_7636() {
+        let verifier = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk".to_owned();
+        let attempt = SignInAttempt { verifier, ..SignInAttempt::random() };
+        assert_eq!(attempt.challenge(), "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM");
+    }
+
+    #[test]
+    fn error_code_has_one_short_line() {
+        assert_eq!(error_code("invalid_grant"), "invalid_grant");
+        assert_eq!(error_code("a\nb\u{1b}[31m\u{e4}"), "ab[31m");
+        assert_eq!(error_code(&"x".repeat(1000)).len(), 100);
+    }
+
+    #[test]
+    fn endpoints_must_be_private() {
+        let metadata = |token: &str, methods: Value| {
+            json!({
+                "authorization_endpoint": "https://login.example.com/authorize?tenant=1",
+                "token_endpoint": token,
+                "token_endpoint_auth_methods_supported": methods,
+            })
+        };
+        let token = "https://login.example.com/token";
+        let in_body = |methods: Value| Provider::read(&metadata(token, methods)).unwrap().in_body;
+        assert!(!in_body(Value::Null) && !in_body(json!(["client_secret_post", "client_secret_basic"])));
+        assert!(in_body(json!(["client_secret_post"])));
+        assert!(Provider::read(&metadata("http://login.example.com/token", Value::Null)).is_err());
+        assert!(Provider::read(&json!({"token_endpoint": token})).is_err());
+    }
+
+    #[test]
+    fn claims_belong_to_this_sign_in_and_this_client() {
+        let is_good = |claims: Value| {
+            let Value::Object(claims) = claims else { panic!("claims are an object") };
+            check(&claims, "page", "n").is_ok()
+        };
+        assert!(is_good(json!({"sub": "ada", "aud": "page", "nonce": "n"})));
+        assert!(is_good(json!({"sub": "ada", "aud": ["page", "app"], "azp": "page", "nonce": "n"})));
+        for wrong in [
+            json!({"sub": "ada", "aud": "page"}),
+            json!({"sub": "ada", "aud": "page", "nonce": "m"}),
+            json!({"sub": "ada", "aud": ["page", "app"], "nonce": "n"}),
+            json!({"sub": "ada", "aud": "page", "azp": "app", "nonce": "n"}),
+            json!({"aud": "page", "azp": "page", "nonce": "n"}),
+            json!({"sub": "", "aud": "page", "nonce": "n"}),
+        ] {
+            assert!(!is_good(wrong.clone()), "{wrong}");
+        }
+    }
+}

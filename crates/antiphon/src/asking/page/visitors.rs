@@ -1,0 +1,181 @@
+//! The visitors of the page: whether they can see a question, and the cookies of their browsers.
+
+use http::{HeaderMap, header, request::Parts};
+
+use super::{Base, Site, links::Named};
+#[cfg(not(feature = "auth"))]
+use crate::task::Owner;
+use crate::{
+    base::{millis, now_millis, random_id},
+    task::Tasks,
+};
+
+/// Whether a visitor can see the questions of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    Admitted,
+    /// The visitor is not signed in, and can sign in on the page.
+    Unknown,
+    /// The visitor has signed in on the page as another user.
+    Other,
+    /// The visitor is unknown or another user, and cannot sign in on the page.
+    Denied,
+}
+
+/// A browser that has opened a question: the random content of its cookie.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Browser(pub(super) String);
+
+impl Browser {
+    pub(crate) fn new() -> Self {
+        Self(random_id())
+    }
+}
+
+/// A cookie of the page. Browsers accept the prefix `__Host-` only over TLS. It stops other hosts of the same domain
+/// from setting the cookie.
+pub(super) struct Cookie {
+    pub(super) secure_name: &'static str,
+    pub(super) plain_name: &'static str,
+    pub(super) same_site: &'static str,
+}
+
+/// The browser that has opened a question.
+const BROWSER: Cookie = Cookie { secure_name: "__Host-ask", plain_name: "ask", same_site: "Strict" };
+
+impl Site {
+    /// Returns whether the sender of a request can see the questions of a task.
+    pub(crate) fn admission(&self, named: &Named, parts: &Parts) -> Admission {
+        if named.owner.number().is_none() {
+            // The callers of these tasks are not known, so the page cannot compare them with the visitor.
+            return Admission::Admitted;
+        }
+        if let Some(visitor) = self.page.sign_in.visitor(parts) {
+            let is_owner = Tasks::owner(Some(&visitor)) == named.owner;
+            return if is_owner { Admission::Admitted } else { Admission::Denied };
+        }
+        match self.signed_in(&parts.headers, now_millis()) {
+            Some(visitor) if visitor == named.owner => Admission::Admitted,
+            Some(_) => Admission::Other,
+            None if self.page.bearer_links => Admission::Admitted,
+            None if self.has_sign_in() => Admission::Unknown,
+            None => Admission::Denied,
+        }
+    }
+
+    fn is_secure(&self) -> bool {
+        self.base.as_ref().is_some_and(Base::is_secure)
+    }
+
+    fn cookie_name(&self, cookie: &Cookie) -> &'static str {
+        if self.is_secure() { cookie.secure_name } else { cookie.plain_name }
+    }
+
+    /// Returns the header value that sets a cookie for some seconds. With zero, the browser removes the cookie.
+    pub(super) fn cookie(&self, cookie: &Cookie, value: &str, seconds: u64) -> String {
+        let (name, same_site) = (self.cookie_name(cookie), cookie.same_site);
+        let secure = if self.is_secure() { "; Secure" } else { "" };
+        format!("{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite={same_site}{secure}")
+    }
+
+    /// Returns the values of this cookie that a browser sent. Another host of the same domain can add a second value.
+    pub(super) fn cookies<'a>(
+        &self,
+        cookie: &Cookie,
+        headers: &'a HeaderMap,
+    ) -> impl Iterator<Item = &'a str> + use<'a> {
+        let name = self.cookie_name(cookie);
+        let cookies = headers.get_all(header::COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
+        cookies.flat_map(|cookies| cookies.split(';')).filter_map(move |cookie| {
+            let (found, value) = cookie.split_once('=')?;
+            (found.trim() == name).then(|| value.trim())
+        })
+    }
+
+    /// Returns the header value that sets the cookie of a browser.
+    pub(crate) fn set_cookie(&self, browser: &Browser, now: u64) -> String {
+        let expires = now.saturating_add(millis(self.page.life));
+        let plain = [expires.to_le_bytes().as_slice(), browser.0.as_bytes()].concat();
+        let value = self.seal.seal_token(&plain, &self.binding("ask cookie", &[]));
+        self.cookie(&BROWSER, &value, self.page.life.as_secs().max(1))
+    }
+
+    /// Returns the browser that sent a request, if it has opened a question.
+    pub(crate) fn browser(&self, headers: &HeaderMap, now: u64) -> Option<Browser> {
+        self.cookies(&BROWSER, headers).find_map(|cookie| {
+            let plain = self.seal.open_token(cookie, &self.binding("ask cookie", &[])).ok()?;
+            let (expires, browser) = plain.split_first_chunk::<8>()?;
+            let browser = String::from_utf8(browser.to_vec()).ok()?;
+            (now < u64::from_le_bytes(*expires)).then_some(Browser(browser))
+        })
+    }
+}
+
+/// Without the feature `auth`, visitors cannot sign in on the page.
+#[cfg(not(feature = "auth"))]
+#[expect(clippy::unused_self, reason = "the same signatures with and without the feature")]
+impl Site {
+    fn has_sign_in(&self) -> bool {
+        false
+    }
+
+    fn signed_in(&self, _: &HeaderMap, _: u64) -> Option<Owner> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::asking::page::{
+        AskPage,
+        tests::{at, site, task, with_users},
+    };
+
+    fn visit(user: Option<&str>) -> Parts {
+        let mut request = http::Request::get("/");
+        if let Some(user) = user {
+            request = request.header("x-user", user);
+        }
+        request.body(()).unwrap().into_parts().0
+    }
+
+    #[test]
+    fn known_caller_is_the_only_visitor() {
+        let (ada, bob, nobody) = (visit(Some("ada")), visit(Some("bob")), visit(None));
+        let known = task(Some("ada"));
+        let admits = |site: &Site, named: &Named, parts: &Parts| match site.admission(named, parts) {
+            Admission::Admitted => true,
+            Admission::Denied => false,
+            other => panic!("{other:?}: visitors do not sign in on this page"),
+        };
+        let strict = site(&with_users(at()));
+        assert!(admits(&strict, &known, &ada));
+        assert!(!admits(&strict, &known, &bob) && !admits(&strict, &known, &nobody));
+        let weak = site(&with_users(at()).allow_bearer_links());
+        assert!(admits(&weak, &known, &ada) && admits(&weak, &known, &nobody));
+        assert!(!admits(&weak, &known, &bob));
+        let closed = site(&at());
+        assert!(!admits(&closed, &known, &ada), "the page does not know its visitors");
+        assert!(admits(&closed, &task(None), &nobody) && admits(&strict, &task(None), &nobody));
+    }
+
+    #[test]
+    fn cookie_is_protected_and_expires() {
+        let browser = Browser::new();
+        let secure = site(&at());
+        let cookie = secure.set_cookie(&browser, 1000);
+        assert!(cookie.starts_with("__Host-ask="), "{cookie}");
+        assert!(cookie.ends_with("; Path=/; Max-Age=900; HttpOnly; SameSite=Strict; Secure"), "{cookie}");
+        let mut headers = HeaderMap::new();
+        let sent = format!("theme=dark; {}", cookie.split_once(';').unwrap().0);
+        headers.insert(header::COOKIE, sent.parse().unwrap());
+        assert_eq!(secure.browser(&headers, 1000), Some(browser.clone()));
+        assert_eq!(secure.browser(&headers, 901_000), None);
+        assert_eq!(site(&at()).browser(&headers, 1000), None, "another server has another key");
+        for local in [AskPage::loopback(), AskPage::at("http://127.0.0.1:8000")] {
+            let cookie = site(&local).set_cookie(&browser, 1000);
+            assert!(cookie.starts_with("ask=") && cookie.ends_with("SameSite=Strict"), "{cookie}");
+        }
+    }
+}
