@@ -29,9 +29,6 @@ use crate::{
     url_elicitation::MAX_ELICITATION_ID,
 };
 
-/// The most calls of a session with a form at the client. Calls that ended without a cancellation stay in the list.
-const FORMS: usize = 256;
-
 /// The most tasks whose status a session receives at the same time. The client must poll the others.
 const FOLLOWED: usize = 256;
 
@@ -195,9 +192,6 @@ impl client::SessionMemory for SharedSettings {
 
     fn watch_form(&self, id: &str, client: Option<&str>) {
         let mut forms = lock(&self.forms);
-        if forms.len() >= FORMS {
-            forms.clear();
-        }
         match client {
             Some(client) => forms.insert(id.to_owned(), client.to_owned()),
             None => forms.remove(id),

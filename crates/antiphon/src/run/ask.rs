@@ -359,8 +359,7 @@ impl<'a> Asking<'a> {
         let news = because.filter(|_| state.machine().say_once(PROVIDER));
         drop(state);
         let out = self.requests.values().any(|sent| sent.form.is_some());
-        // After a cancellation, its handler reads and removes the record.
-        if out != self.watched && !self.run.client.cancelled().is_cancelled() {
+        if out != self.watched {
             self.watched = out;
             self.run.watch_form(out);
         }
@@ -525,9 +524,10 @@ impl<'a> Asking<'a> {
 
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
-        // If the client cancels the call, the handler of the cancellation reads and removes the record. Over HTTP, a
-        // client first closes the response, so the cancellation can arrive after the run has stopped.
-        if self.watched && self.run.persistence().is_some() {
+        // If the client has cancelled the call, the handler of the cancellation reads and removes the record. The end
+        // of a connection says nothing about the client. The token of a call is also cancelled after its response.
+        let is_answered = self.run.persistence().is_some();
+        if self.watched && (is_answered || !self.run.client.cancelled().is_cancelled()) {
             self.run.watch_form(false);
         }
     }
