@@ -21,6 +21,7 @@ mod http;
 mod interop;
 mod mcp;
 mod models;
+mod openapi;
 mod picture;
 mod place;
 mod proc;
@@ -59,6 +60,8 @@ enum Lab {
     Interop(interop::Options),
     /// Serve the models that tests talk to, until Ctrl-C or while a command runs.
     Models(models::Options),
+    /// Convert large public OpenAPI documents into tools.
+    Openapi(openapi::Options),
     /// Describe the routes of result sets, and try them.
     #[command(subcommand)]
     Results(results::Kind),
@@ -96,6 +99,7 @@ fn run(command: &Lab) -> Result<()> {
         Lab::Hosts(options) => hosts::main(options),
         Lab::Interop(options) => interop::main(options),
         Lab::Models(options) => models::main(options),
+        Lab::Openapi(options) => openapi::main(options),
         Lab::Results(kind) => results::main(kind),
         Lab::Services(action) => services::main(action),
         Lab::Soak(options) => soak::main(options),

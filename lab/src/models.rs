@@ -44,7 +44,9 @@ pub(crate) fn main(options: &Options) -> Result<()> {
         bail!("{missing}");
     }
     if let [program, arguments @ ..] = options.command.as_slice() {
-        return project::run(Command::new(program).args(arguments).envs(models.variables()));
+        let mut command = Command::new(program);
+        project::without_our_package(&mut command);
+        return project::run(command.args(arguments).envs(models.variables()));
     }
     for (name, value) in models.variables() {
         println!("export {name}={}", value.display());

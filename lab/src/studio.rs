@@ -62,7 +62,7 @@ pub(crate) fn main(options: &Options) -> Result<()> {
     fs::create_dir_all(&images).with_context(|| format!("could not create {}", images.display()))?;
     let mut drive = Command::new("node");
     drive.arg(scripts.join("drive.mjs")).arg(&studio.url).args(address).arg(refund).arg(&images);
-    let driven = project::run(drive.env("CHROMIUM", browser));
+    let driven = project::run(drive.env("CHROMIUM", browser).env("ANTIPHON", &antiphon));
     // The address has the token, and is of no use to anybody once the studio has ended.
     drop(studio);
     driven.with_context(|| format!("the page is not as it should be; pictures are in {}", images.display()))

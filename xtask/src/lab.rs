@@ -38,6 +38,9 @@ pub enum Lab {
     /// Serve the models that tests talk to, until Ctrl-C or while a command runs.
     #[command(disable_help_flag = true)]
     Models(Arguments),
+    /// Convert large public OpenAPI documents into tools.
+    #[command(disable_help_flag = true)]
+    Openapi(Arguments),
     /// Describe the routes of result sets, and try them.
     #[command(disable_help_flag = true)]
     Results(Arguments),

@@ -85,17 +85,3 @@ pub fn thousands(digits: &str) -> String {
     }
     out
 }
-
-#[cfg(test)]
-mod tests {
-    use super::Table;
-
-    #[test]
-    fn columns_line_up() {
-        let mut table = Table::new(["name", "n"]);
-        table.row(["a".into(), "1".into()]);
-        table.row(["longer".into(), "100".into()]);
-        assert_eq!(table.to_string(), "  name      n\n  ------  ---\n  a         1\n  longer  100\n");
-        assert_eq!(table.to_markdown(), "| name | n |\n|---|---:|\n| a | 1 |\n| longer | 100 |\n");
-    }
-}

@@ -393,6 +393,15 @@ mod tests {
     }
 
     #[test]
+    fn columns_of_a_table_line_up() {
+        let mut table = Table::new(["name", "n"]);
+        table.row(["a".into(), "1".into()]);
+        table.row(["longer".into(), "100".into()]);
+        assert_eq!(table.to_string(), "  name      n\n  ------  ---\n  a         1\n  longer  100\n");
+        assert_eq!(table.to_markdown(), "| name | n |\n|---|---:|\n| a | 1 |\n| longer | 100 |\n");
+    }
+
+    #[test]
     fn default_and_private_features_are_not_checked_alone() {
         let metadata = json!({ "packages": [
             { "name": "a", "features": { "default": [], "http": [], "__x": [] } },

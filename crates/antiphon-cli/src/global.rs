@@ -60,8 +60,17 @@ impl App {
 
     /// Connects to a server.
     pub(crate) async fn connect(&self, target: &Target, host: HostBuilder) -> Result<Connection> {
+        self.open(target, host, self.verbose).await
+    }
+
+    /// Connects to a server, and pipes the standard error of its program to the host.
+    pub(crate) async fn connect_piped(&self, target: &Target, host: HostBuilder) -> Result<Connection> {
+        self.open(target, host, false).await
+    }
+
+    async fn open(&self, target: &Target, host: HostBuilder, inherits: bool) -> Result<Connection> {
         let host = host.with_lifecycle(target.lifecycle(&self.config)?).build();
-        let connecting = host.connect(target.endpoint(&self.config, self.verbose)?);
+        let connecting = host.connect(target.endpoint(&self.config, inherits)?);
         tokio::pin!(connecting);
         tokio::select! {
             connected = &mut connecting => return Ok(connected?),

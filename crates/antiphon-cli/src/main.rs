@@ -5,6 +5,7 @@ mod call;
 mod completions;
 mod config;
 mod connect;
+mod dev;
 mod doctor;
 mod doorway;
 mod exit;
@@ -65,6 +66,7 @@ enum Command {
     Runs(runs::Runs),
     Seal(seal::Seal),
     New(new::New),
+    Dev(dev::Dev),
     Pack(pack::Pack),
     Install(install::Install),
     Uninstall(install::Uninstall),
@@ -87,6 +89,7 @@ impl Command {
             Self::Runs(command) => command.run(app).await,
             Self::Seal(command) => command.run(app).await,
             Self::New(command) => command.run(app),
+            Self::Dev(command) => Box::pin(command.run(app)).await,
             Self::Pack(command) => command.run(app),
             Self::Install(command) => command.run(app),
             Self::Uninstall(command) => command.run(app),

@@ -37,7 +37,15 @@ pub(crate) struct Answering {
     pub(crate) events: Events,
     pub(crate) visits: Visits,
     pub(crate) telling: Telling,
+    /// Answers every question instead of the handlers.
+    #[cfg(feature = "proxy")]
+    pub(crate) forward: Option<Forward>,
 }
+
+/// A function that answers a question: its method and its parameters.
+#[cfg(feature = "proxy")]
+pub(crate) type Forward =
+    Arc<dyn Fn(String, Value) -> crate::form::BoxFuture<'static, Result<Value, ErrorData>> + Send + Sync>;
 
 /// A root: a folder in which the user works. Servers can request the list of roots.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,6 +102,15 @@ impl Answering {
         capabilities
     }
 
+    /// Returns whether changes of the server's lists are events. A proxy listens on one of its connections.
+    pub(crate) fn watches_lists(&self) -> bool {
+        #[cfg(feature = "proxy")]
+        if self.forward.is_some() {
+            return false;
+        }
+        self.events.is_heard()
+    }
+
     /// Answers one request of a server. `key` is the question key of the request in its round.
     pub(crate) async fn answer(
         &self,
@@ -102,6 +119,14 @@ impl Answering {
         key: Option<&str>,
     ) -> Result<Value, ErrorData> {
         let answer = async {
+            #[cfg(feature = "proxy")]
+            if let Some(forward) = &self.forward {
+                if let Some(id) = params["elicitationId"].as_str() {
+                    // The server reports the end of the visit, which is then an event.
+                    self.visits.begin(id);
+                }
+                return forward(method.to_owned(), params.clone()).await;
+            }
             match method {
                 "sampling/createMessage" => self.sample(params).await,
                 "elicitation/create" => self.elicit(params, key).await,
@@ -195,7 +220,7 @@ impl Answering {
 }
 
 /// Returns the author's name in a question key: `name` in `branch/name#2`.
-fn name_of(key: &str) -> &str {
+pub(crate) fn name_of(key: &str) -> &str {
     let name = key.rsplit('/').next().unwrap_or(key);
     name.split(['#', '~']).next().unwrap_or(name)
 }

@@ -435,7 +435,11 @@ impl<F: Fn() -> tokio::process::Command + Send + Sync> Connector for Program<F> 
     ) -> BoxFuture<'_, Result<Running, Failed>> {
         Box::pin(async move {
             let strays = answering.events.strays().clone();
-            let process = crate::process::Process::start((self.0)(), strays.clone());
+            let process = crate::process::Process::start(
+                (self.0)(),
+                strays.clone(),
+                answering.events.taps().stderr.clone(),
+            );
             let process = process.map_err(|error| Failed::Open(error.into()))?;
             let ending = process.ending();
             let transport = Ordered { inner: process, events: answering.events.clone() };

@@ -10,6 +10,7 @@ use serde_json::Value;
 use tokio::sync::Notify;
 
 use crate::{
+    frame::Taps,
     stray::Strays,
     task::{TaskInfo, Tasks},
 };
@@ -98,6 +99,7 @@ pub(crate) struct Events {
     tasks: Tasks,
     lost: Arc<Notify>,
     strays: Strays,
+    taps: Taps,
 }
 
 #[derive(Default)]
@@ -111,13 +113,13 @@ struct Calls {
 const EARLY: usize = 64;
 
 impl Events {
-    pub(crate) fn new(listener: Option<Listener>, strays: Strays) -> Self {
-        Self { listener, strays, ..Self::default() }
+    pub(crate) fn new(listener: Option<Listener>, strays: Strays, taps: Taps) -> Self {
+        Self { listener, strays, taps, ..Self::default() }
     }
 
     /// Returns a copy with the same listeners, and without calls, resources and tasks.
     pub(crate) fn fresh(&self) -> Self {
-        Self::new(self.listener.clone(), self.strays.fresh())
+        Self::new(self.listener.clone(), self.strays.fresh(), self.taps.clone())
     }
 
     /// Returns whether a listener is set.
@@ -128,6 +130,11 @@ impl Events {
     /// Returns the stray output of the connection's program.
     pub(crate) fn strays(&self) -> &Strays {
         &self.strays
+    }
+
+    /// Returns the functions that observe the connection.
+    pub(crate) fn taps(&self) -> &Taps {
+        &self.taps
     }
 
     /// Returns the tasks of the connection and their listeners.

@@ -12,6 +12,7 @@ use crate::{
     error::Result,
     event::{Event, Events},
     form::{FormHandler, Forms},
+    frame::{Frame, Taps},
     page::{PageHandler, Visits},
     sampling::{Approval, Sampling},
     stray::Strays,
@@ -179,9 +180,12 @@ impl Host {
             roots: None,
             listener: None,
             strays: Strays::default(),
+            taps: Taps::default(),
             lifecycle: Lifecycle::default(),
             limits: HostLimits::default(),
             telling: Telling::default(),
+            #[cfg(feature = "proxy")]
+            forward: None,
             #[cfg(feature = "results")]
             results: antiphon_results::client::DualResponseClientOptions::default(),
         }
@@ -232,9 +236,12 @@ pub struct HostBuilder {
     roots: Option<Vec<Root>>,
     listener: Option<Arc<dyn Fn(Event) + Send + Sync>>,
     strays: Strays,
+    taps: Taps,
     lifecycle: Lifecycle,
     limits: HostLimits,
     telling: Telling,
+    #[cfg(feature = "proxy")]
+    forward: Option<crate::answering::Forward>,
     #[cfg(feature = "results")]
     pub(crate) results: antiphon_results::client::DualResponseClientOptions,
 }
@@ -245,6 +252,13 @@ impl HostBuilder {
     #[doc(hidden)]
     pub fn with_capabilities(mut self, capabilities: Value) -> Self {
         self.declared = Some(capabilities);
+        self
+    }
+
+    /// Answers every question with `forward` instead of the handlers.
+    #[cfg(feature = "proxy")]
+    pub(crate) fn with_forward(mut self, forward: crate::answering::Forward) -> Self {
+        self.forward = Some(forward);
         self
     }
 
@@ -303,6 +317,31 @@ impl HostBuilder {
         self
     }
 
+    /// Sets the function that is called for each JSON-RPC message of a connection. The messages can contain secrets of
+    /// the user. Default: none.
+    ///
+    /// ```
+    /// use antiphon_host::{Direction, Host};
+    ///
+    /// let host = Host::builder("inspector", "1.0.0").with_frames(|frame| {
+    ///     let arrow = if frame.direction == Direction::Sent { "→" } else { "←" };
+    ///     println!("{arrow} {}", frame.message);
+    /// });
+    /// # let _ = host;
+    /// ```
+    pub fn with_frames(mut self, listener: impl Fn(&Frame) + Send + Sync + 'static) -> Self {
+        self.taps.frames = Some(Arc::new(listener));
+        self
+    }
+
+    /// Sets the function that is called for each line of a server program's standard error, if the
+    /// [`Endpoint`](crate::Endpoint::child) pipes it. Default: none.
+    #[cfg(feature = "process")]
+    pub fn with_standard_error(mut self, listener: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.taps.stderr = Some(Arc::new(listener));
+        self
+    }
+
     /// Sets the protocol revisions that the host uses. Default: [`Lifecycle::Auto`].
     pub fn with_lifecycle(mut self, lifecycle: Lifecycle) -> Self {
         self.lifecycle = lifecycle;
@@ -333,9 +372,11 @@ impl HostBuilder {
             forms: self.forms,
             pages: self.pages,
             roots: self.roots,
-            events: Events::new(self.listener, self.strays),
+            events: Events::new(self.listener, self.strays, self.taps),
             visits: Visits::default(),
             telling: self.telling,
+            #[cfg(feature = "proxy")]
+            forward: self.forward,
         };
         Host {
             answering,

@@ -29,7 +29,9 @@
 //! - [`TaskHandle`], [`TaskCall`], [`TaskInfo`]: tasks, which are tool calls that outlive their connection.
 //! - [`Form`], [`FormHandler`], [`Defaults`], [`Page`], [`PageHandler`], [`Approval`]: questions to the user.
 //! - [`Event`], [`Round`]: events that servers send in addition to their responses.
+//! - [`Frame`]: the JSON-RPC messages of a connection, for tools that show them.
 //! - `AuthConfig`, `Authorize` (feature `auth`): OAuth tokens for a server.
+//! - `Proxy`, `ProxyConfig` (feature `proxy`): another server's tools in an Antiphon server.
 //!
 //! # Features
 //!
@@ -43,6 +45,7 @@
 //! | `auth` | no | `HttpEndpoint::with_auth` and `AuthConfig`, for OAuth over streamable HTTP |
 //! | `auth-key` | no | `AuthConfig::client_key`, for OAuth clients with a private key |
 //! | `auth-enterprise` | no | `AuthConfig::enterprise`, for authorization by an enterprise's identity provider |
+//! | `proxy` | no | `Proxy`, which serves the tools, prompts and resources of another server in an Antiphon server |
 //! | `telemetry` | no | `HostBuilder::with_telemetry`, for spans and OpenTelemetry metrics |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![expect(
@@ -58,6 +61,7 @@ mod endpoint;
 mod error;
 mod event;
 mod form;
+mod frame;
 mod host;
 #[cfg(feature = "http")]
 mod http;
@@ -67,6 +71,8 @@ mod ordered;
 mod page;
 #[cfg(feature = "process")]
 mod process;
+#[cfg(feature = "proxy")]
+mod proxy;
 #[cfg(feature = "results")]
 mod results;
 mod sampling;
@@ -99,6 +105,8 @@ pub use crate::auth::{Enterprise, IdToken};
 pub use crate::http::HttpEndpoint;
 #[cfg(feature = "process")]
 pub use crate::process::ProgramExited;
+#[cfg(feature = "proxy")]
+pub use crate::proxy::{Proxy, ProxyConfig};
 #[cfg(feature = "telemetry")]
 pub use crate::telemetry::Telemetry;
 pub use crate::{
@@ -108,6 +116,7 @@ pub use crate::{
     error::{Error, Result},
     event::{Event, Progress, Round},
     form::{BoxFuture, Choice, Defaults, Field, FieldKind, Form, FormHandler, Shown},
+    frame::{Direction, Frame},
     host::{Host, HostBuilder, HostLimits},
     page::{Page, PageHandler},
     sampling::{Approval, Refused},

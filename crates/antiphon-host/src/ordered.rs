@@ -14,10 +14,11 @@ use serde_json::Value;
 use crate::{
     answering::token,
     event::{Event, Events, Progress},
+    frame::Direction,
     task::TaskInfo,
 };
 
-/// A transport that delivers progress, log messages and task changes in order.
+/// A transport that delivers progress, log messages and task changes in order, and reports all messages.
 pub(crate) struct Ordered<T> {
     pub(crate) inner: T,
     pub(crate) events: Events,
@@ -30,6 +31,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Ordered<T> {
         &mut self,
         item: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        self.events.taps().frame(Direction::Sent, &item);
         self.inner.send(item)
     }
 
@@ -39,6 +41,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Ordered<T> {
             self.events.lose();
             return None;
         };
+        self.events.taps().frame(Direction::Received, &message);
         if let JsonRpcMessage::Notification(notification) = &message {
             match &notification.notification {
                 ServerNotification::ProgressNotification(progress) => {

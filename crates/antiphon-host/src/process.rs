@@ -22,7 +22,10 @@ use tokio::{
     time::timeout,
 };
 
-use crate::stray::{Inspected, StrayOutput, Strays};
+use crate::{
+    frame::LineListener,
+    stray::{Inspected, StrayOutput, Strays},
+};
 
 /// How long a child process can take to exit after its input is closed.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -42,8 +45,13 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts the program. `strays` receives the output that is not an MCP message.
-    pub(crate) fn start(mut command: Command, strays: Strays) -> io::Result<Self> {
+    /// Starts the program. `strays` receives the output that is not an MCP message, and `lines` the lines of a piped
+    /// standard error.
+    pub(crate) fn start(
+        mut command: Command,
+        strays: Strays,
+        lines: Option<LineListener>,
+    ) -> io::Result<Self> {
         strays.begin();
         let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = piped.kill_on_drop(true).spawn()?;
@@ -57,7 +65,7 @@ impl Process {
             strays: strays.clone(),
         };
         if let Some(errors) = child.stderr.take() {
-            *lock(&ending.reader) = Some(tokio::spawn(read_end(errors, Arc::clone(&ending.stderr))));
+            *lock(&ending.reader) = Some(tokio::spawn(read_end(errors, Arc::clone(&ending.stderr), lines)));
         }
         let output = Inspected::new(output, strays);
         let pipes = AsyncRwTransport::new(Lines::client(output), Lines::client(input));
@@ -164,15 +172,36 @@ impl fmt::Display for ProgramExited {
 
 impl std::error::Error for ProgramExited {}
 
-/// Reads a stream to its end, and keeps its last bytes.
-async fn read_end(mut stream: impl AsyncRead + Unpin, kept: Arc<Mutex<Vec<u8>>>) {
+/// Reads a stream to its end, keeps its last bytes, and reports its lines.
+async fn read_end(
+    mut stream: impl AsyncRead + Unpin,
+    kept: Arc<Mutex<Vec<u8>>>,
+    lines: Option<LineListener>,
+) {
     let mut bytes = [0; 4096];
+    let mut line = Vec::new();
+    let tell = |line: &mut Vec<u8>| {
+        if let Some(listener) = lines.as_ref().filter(|_| !line.is_empty()) {
+            listener(String::from_utf8_lossy(line).trim_end());
+        }
+        line.clear();
+    };
     while let Ok(count @ 1..) = stream.read(&mut bytes).await {
-        let mut kept = lock(&kept);
-        kept.extend_from_slice(&bytes[..count]);
-        let excess = kept.len().saturating_sub(KEPT);
-        kept.drain(..excess);
+        {
+            let mut kept = lock(&kept);
+            kept.extend_from_slice(&bytes[..count]);
+            let excess = kept.len().saturating_sub(KEPT);
+            kept.drain(..excess);
+        }
+        for piece in bytes[..count].split_inclusive(|byte| *byte == b'\n') {
+            line.extend_from_slice(piece);
+            // A very long line is reported in parts.
+            if piece.ends_with(b"\n") || line.len() > KEPT {
+                tell(&mut line);
+            }
+        }
     }
+    tell(&mut line);
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -211,11 +240,21 @@ mod tests {
     fn shell(script: &str) -> Process {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
-        Process::start(command, Strays::default()).expect("there is a shell")
+        Process::start(command, Strays::default(), None).expect("there is a shell")
     }
 
     async fn status(process: &mut Process) -> ExitStatus {
         process.child.as_mut().expect("it was not dropped").wait().await.expect("it has ended")
+    }
+
+    #[tokio::test]
+    async fn standard_error_is_reported_in_lines_and_its_end_is_kept() {
+        let (kept, lines) = (Arc::default(), Arc::new(Mutex::new(Vec::new())));
+        let told = Arc::clone(&lines);
+        let listener: LineListener = Arc::new(move |line| lock(&told).push(line.to_owned()));
+        read_end(b"one\r\n\ntwo".as_slice(), Arc::clone(&kept), Some(listener)).await;
+        assert_eq!(*lock(&lines), ["one", "", "two"]);
+        assert_eq!(*lock(&kept), b"one\r\n\ntwo");
     }
 
     #[tokio::test]

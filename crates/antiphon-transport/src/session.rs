@@ -2,7 +2,7 @@
 #![expect(deprecated, reason = "logging is deprecated in 2026-07-28 and served until it is removed")]
 
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     fmt,
     future::Future,
     pin::Pin,
@@ -19,6 +19,13 @@ pub trait SharedSession: Send + Sync + fmt::Debug {
     /// Changes a setting of the session on all replicas.
     fn set<'a>(&'a self, setting: &'a Setting) -> Set<'a>;
 
+    /// Returns the name of the session, which is the same on all replicas. It does not grant access to the session.
+    fn name(&self) -> &str;
+
+    /// Reads the groups of tools that are enabled in the session. A change that another replica has acknowledged is
+    /// part of the result.
+    fn groups(&self) -> Groups<'_>;
+
     /// Returns whether this replica is the one that notifies the client of changes.
     fn tells_of_changes(&self) -> bool;
 }
@@ -26,6 +33,11 @@ pub trait SharedSession: Send + Sync + fmt::Debug {
 /// The future that [`SharedSession::set`] returns.
 pub type Set<'a> =
     Pin<Box<dyn Future<Output = Result<(), Box<dyn std::error::Error + Send + Sync>>> + Send + 'a>>;
+
+/// The future that [`SharedSession::groups`] returns.
+pub type Groups<'a> = Pin<
+    Box<dyn Future<Output = Result<BTreeSet<String>, Box<dyn std::error::Error + Send + Sync>>> + Send + 'a>,
+>;
 
 /// The session that a request belongs to. A transport adds the session to the extensions of the MCP message.
 #[derive(Clone, Debug)]
@@ -42,11 +54,20 @@ pub enum Setting {
     /// The client sets the minimum level of the log messages that it receives.
     Level(LoggingLevel),
     /// The client subscribes to changes of the resource with this URI.
-    Subscribed(String),
+    Subscribed {
+        /// The URI of the resource.
+        uri: String,
+        /// Whether the client can see the resource. If it cannot, it receives no updates.
+        is_visible: bool,
+    },
     /// The client unsubscribes from changes of the resource with this URI.
     Unsubscribed(String),
     /// The server sent a URL elicitation with this ID in the session.
     Elicitation(String),
+    /// A tool enabled this group of tools in the session.
+    GroupEnabled(String),
+    /// A tool disabled this group of tools in the session.
+    GroupDisabled(String),
 }
 
 /// The IDs of the URL elicitations that were sent in a session, oldest first. The server notifies the session when the
@@ -68,21 +89,27 @@ pub fn add_elicitation(elicitations: &mut Elicitations, id: &str) {
     elicitations.push_back(id.to_owned());
 }
 
-/// The settings that an MCP 2025-11-25 client has chosen for its session, and the URL elicitations that the session has
-/// received.
+/// The URIs of the resources that a client has subscribed to, and whether the client could see the resource at that time.
+/// A subscription to a hidden resource counts, as one to an unknown URI does, and receives no updates.
+pub type Subscriptions = BTreeMap<String, bool>;
+
+/// The settings that an MCP 2025-11-25 client has chosen for its session, the URL elicitations that the session has
+/// received, and the groups of tools that tools have enabled in it.
 #[derive(Debug)]
 pub struct Settings {
     level: Mutex<LoggingLevel>,
-    subscribed: Mutex<BTreeSet<String>>,
+    subscriptions: Mutex<Subscriptions>,
     elicitations: Mutex<Elicitations>,
+    groups: Mutex<BTreeSet<String>>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         Self {
             level: Mutex::new(DEFAULT_LEVEL),
-            subscribed: Mutex::default(),
+            subscriptions: Mutex::default(),
             elicitations: Mutex::default(),
+            groups: Mutex::default(),
         }
     }
 }
@@ -92,21 +119,28 @@ impl Settings {
     pub fn set(&self, setting: Setting) {
         match setting {
             Setting::Level(level) => *lock(&self.level) = level,
-            Setting::Subscribed(uri) => drop(lock(&self.subscribed).replace(uri)),
-            Setting::Unsubscribed(uri) => drop(lock(&self.subscribed).take(&uri)),
+            Setting::Subscribed { uri, is_visible } => {
+                lock(&self.subscriptions).insert(uri, is_visible);
+            }
+            Setting::Unsubscribed(uri) => {
+                lock(&self.subscriptions).remove(&uri);
+            }
             Setting::Elicitation(id) => add_elicitation(&mut lock(&self.elicitations), &id),
+            Setting::GroupEnabled(group) => drop(lock(&self.groups).replace(group)),
+            Setting::GroupDisabled(group) => drop(lock(&self.groups).take(&group)),
         }
     }
 
-    /// Replaces all settings with the settings that another replica has stored.
+    /// Replaces the settings with those that another replica has stored. The groups of tools stay as they are, because
+    /// a shared session reads them with [`SharedSession::groups`].
     pub fn replace(
         &self,
         level: Option<LoggingLevel>,
-        subscribed: BTreeSet<String>,
+        subscriptions: Subscriptions,
         elicitations: Elicitations,
     ) {
         *lock(&self.level) = level.unwrap_or(DEFAULT_LEVEL);
-        *lock(&self.subscribed) = subscribed;
+        *lock(&self.subscriptions) = subscriptions;
         *lock(&self.elicitations) = elicitations;
     }
 
@@ -115,9 +149,14 @@ impl Settings {
         *lock(&self.level)
     }
 
-    /// Returns the URIs of the resources that the client has subscribed to.
-    pub fn subscribed(&self) -> MutexGuard<'_, BTreeSet<String>> {
-        lock(&self.subscribed)
+    /// Returns the resources that the client has subscribed to.
+    pub fn subscriptions(&self) -> MutexGuard<'_, Subscriptions> {
+        lock(&self.subscriptions)
+    }
+
+    /// Returns the groups of tools that are enabled, if only this process serves the session.
+    pub fn groups(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        lock(&self.groups)
     }
 
     /// Returns whether the URL elicitation with this ID was sent to the session.

@@ -37,6 +37,8 @@ pub(crate) trait Announce: Send + Sync + fmt::Debug {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) enum Change {
     Tools,
+    /// The list of tools has changed for one session or one principal. This is its name.
+    ToolsOf(String),
     Prompts,
     Resources,
     Resource(String),
@@ -55,7 +57,8 @@ pub(crate) struct ChangeNotice {
     pub(crate) id: Option<ChangeId>,
 }
 
-/// The number of changes that the channel buffers. A client that is slower than this misses the oldest ones.
+/// The number of changes that the channel buffers. A client that is slower than this misses the oldest ones, and gets
+/// [`Change::Any`] instead.
 const BACKLOG: usize = 256;
 
 impl Default for Changes {
@@ -73,6 +76,11 @@ impl Changes {
     /// Notifies clients that the list of tools has changed.
     pub fn tools(&self) {
         self.send(Change::Tools);
+    }
+
+    /// Notifies the clients of one session or one principal that their list of tools has changed.
+    pub(crate) fn tools_of(&self, name: impl Into<String>) {
+        self.send(Change::ToolsOf(name.into()));
     }
 
     /// Notifies clients that the list of prompts has changed.

@@ -4,10 +4,10 @@
 //! module.
 
 #[cfg(feature = "http")]
-pub use crate::asking::AskPage;
+pub use crate::asking::page::AskPage;
 pub use crate::{
     asking::AskPolicy,
-    ctx::{Elicit, ElicitKey, ElicitUrl, ElicitValue, Elicited, ParseError, UrlElicited},
+    ctx::{Elicit, ElicitKey, ElicitUrl, ElicitValue, Elicited, Forward, ParseError, UrlElicited},
     url_elicitation::{
         CONTEXT_META, Channel, ELICITATION_COMPLETE, ElicitationComplete, KEY_META, URL_ELICITATION_REQUIRED,
         UrlElicitation, UrlElicitationRequired,

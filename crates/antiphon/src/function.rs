@@ -3,6 +3,7 @@
 use std::{
     any::{TypeId, type_name},
     future::Future,
+    sync::Arc,
 };
 
 use antiphon_llm::BoxFuture;
@@ -12,6 +13,7 @@ use serde_json::Value;
 use crate::{
     ctx::Ctx,
     error::{Error, ErrorKind, Result},
+    run::{Mounts, Run},
 };
 
 /// An async function that you can use for a tool, prompt or resource.
@@ -178,10 +180,31 @@ where
 }
 
 /// A function that takes its arguments as JSON.
-pub(crate) type Erased<T> = Box<dyn for<'a> Fn(&'a Ctx, &Value) -> BoxFuture<'a, Result<T>> + Send + Sync>;
+pub(crate) type Callable<T> = Box<dyn for<'a> Fn(&'a Ctx, &Value) -> BoxFuture<'a, Result<T>> + Send + Sync>;
+
+/// A function whose argument and result types are erased.
+pub(crate) struct Erased<T> {
+    pub(crate) callable: Callable<T>,
+    /// The state types that the function takes.
+    pub(crate) states: Vec<StateType>,
+    /// The mounted servers that the function belongs to.
+    pub(crate) mounts: Mounts,
+}
+
+impl<T> Erased<T> {
+    /// Returns the context in which the function runs.
+    pub(crate) fn ctx(&self, run: &Arc<Run>) -> Ctx {
+        Ctx::new(Arc::clone(run), self.mounts.clone())
+    }
+
+    /// Calls the function.
+    pub(crate) fn call<'a>(&self, ctx: &'a Ctx, arguments: &Value) -> BoxFuture<'a, Result<T>> {
+        (self.callable)(ctx, arguments)
+    }
+}
 
 /// Erases the types of a function, except its state types.
-pub(crate) fn erase<A, M, R, T, F>(function: F, convert: fn(R) -> Result<T>) -> (Erased<T>, Vec<StateType>)
+pub(crate) fn erase<A, M, R, T, F>(function: F, convert: fn(R) -> Result<T>) -> Erased<T>
 where
     A: DeserializeOwned + Send + 'static,
     R: 'static,
@@ -189,7 +212,7 @@ where
     F: for<'a> Function<'a, A, M, Out = R> + 'static,
 {
     let states = <F as Function<'static, A, M>>::states();
-    let erased: Erased<T> = Box::new(move |ctx, arguments| match A::deserialize(arguments) {
+    let callable: Callable<T> = Box::new(move |ctx, arguments| match A::deserialize(arguments) {
         Ok(arguments) => {
             let future = function.call(ctx, arguments);
             Box::pin(async move { future.await.and_then(convert) })
@@ -199,7 +222,7 @@ where
             Box::pin(async move { Err(error) })
         }
     });
-    (erased, states)
+    Erased { callable, states, mounts: Mounts::default() }
 }
 
 /// Functions that cannot be tools. Each has a separate example, so that each failure is tested separately.

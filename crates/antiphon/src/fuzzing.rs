@@ -12,7 +12,6 @@ use crate::seal::{Binding, KeyRing, Opened, SealConfig, SealedCall};
 /// # Panics
 ///
 /// Panics if a reader accepts a changed token, or a token that was not made for this reader.
-#[cfg(feature = "http")]
 pub fn tokens(data: &[u8]) {
     crate::asking::page::fuzz::tokens(data);
 }

@@ -6,6 +6,6 @@
 pub use axum;
 
 #[doc(inline)]
-pub use crate::server::{
+pub use crate::server::http::{
     Health, HttpConfig, MemoryBudget, OperatorConfig, ServeConfig, serve, shutdown_signal,
 };

@@ -45,6 +45,7 @@
 //! - [`State`], [`bind`]: shared values for tools, for example a connection pool.
 //! - [`limits`], [`seal`], [`task`], [`http`](mod@http), [`telemetry`]: the settings of a deployment.
 //! - [`elicitation`], [`sampling`], [`exchange`]: the types of questions and answers.
+//! - [`middleware`]: layers that log, reject or change requests.
 //! - [`auth`] *(feature `auth`)*: authentication and authorization of callers.
 //! - [`testing`] *(feature `testing`)*: a client with scripted answers, and a harness that moves a tool to a new
 //!   replica at every question.
@@ -100,6 +101,7 @@ pub mod fuzzing;
 pub mod http;
 pub mod limits;
 mod mcp;
+pub mod middleware;
 pub mod model;
 mod output;
 pub mod prompt;
@@ -120,6 +122,7 @@ pub mod testing;
 pub mod tool;
 mod trace;
 mod url_elicitation;
+mod visibility;
 
 pub use antiphon_llm as llm;
 #[cfg(feature = "snapshot")]
@@ -128,7 +131,7 @@ pub use antiphon_store as store;
 pub use antiphon_transport as transport;
 
 #[cfg(feature = "auth")]
-pub use crate::server::auth;
+pub use crate::server::http::auth;
 #[doc(inline)]
 pub use crate::{
     changes::Changes,
@@ -139,7 +142,7 @@ pub use crate::{
     prompt::Prompt,
     protocol::Level,
     resource::{Resource, ResourceTemplate},
-    server::{ServeError, Server, ServerBuilder},
+    server::{Items, ServeError, Server, ServerBuilder},
     tool::{Json, Tool, ToolOutput, ToolResult},
 };
 

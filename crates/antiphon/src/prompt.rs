@@ -6,16 +6,17 @@ use antiphon_llm::BoxFuture;
 use rmcp::model::{Prompt as Definition, PromptArgument};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::{
     base::serialized_bytes,
     error::Result,
-    function::{Erased, Function, StateType, erase},
+    function::{Erased, Function, erase},
     model::{Icon, PromptMessage, Role},
     output::Returned,
     schema,
     tool::Arguments,
+    visibility::{RequestInfo, VisibleIf},
 };
 
 /// A prompt that a server offers over MCP.
@@ -39,10 +40,10 @@ use crate::{
 pub struct Prompt {
     pub(crate) definition: Definition,
     pub(crate) get: Erased<Vec<PromptMessage>>,
-    /// The state types that the function takes.
-    pub(crate) states: Vec<StateType>,
     pub(crate) arguments: Arguments,
     pub(crate) completions: BTreeMap<String, Completer>,
+    /// The conditions under which a request can see the prompt.
+    pub(crate) visible_if: VisibleIf,
 }
 
 /// A function that completes a partial input.
@@ -66,6 +67,36 @@ impl Prompt {
         F: for<'a> Function<'a, A, M, Out = R> + 'static,
     {
         let schema = schema::of_arguments::<A>();
+        let erased = erase(function, |messages: R| Ok(messages.into_messages()));
+        let none = TypeId::of::<A>() == TypeId::of::<()>();
+        Self::with_get(name.into(), description.into(), &schema, none, erased)
+    }
+
+    /// Creates a prompt whose arguments you describe yourself. `arguments` is a JSON Schema: each property is an
+    /// argument, with its `description`, and `required` lists the arguments that a client must send. The function
+    /// receives the arguments as JSON.
+    pub fn raw<M, R, F>(
+        name: impl Into<String>,
+        description: impl Into<String>,
+        arguments: &Value,
+        function: F,
+    ) -> Self
+    where
+        R: IntoPrompt + 'static,
+        F: for<'a> Function<'a, Map<String, Value>, M, Out = R> + 'static,
+    {
+        let schema = arguments.as_object().cloned().unwrap_or_default();
+        let erased = erase(function, |messages: R| Ok(messages.into_messages()));
+        Self::with_get(name.into(), description.into(), &schema, false, erased)
+    }
+
+    fn with_get(
+        name: String,
+        description: String,
+        schema: &Map<String, Value>,
+        none: bool,
+        get: Erased<Vec<PromptMessage>>,
+    ) -> Self {
         let required = schema.get("required").and_then(Value::as_array);
         let arguments: Vec<_> = schema
             .get("properties")
@@ -80,16 +111,28 @@ impl Prompt {
                 argument
             })
             .collect();
-        let arguments = (!arguments.is_empty()).then_some(arguments);
-        let (get, states) = erase(function, |messages: R| Ok(messages.into_messages()));
+        let arguments_of = (!arguments.is_empty()).then_some(arguments);
         Self {
             // A schema that is generated from a type is always valid.
-            arguments: Arguments::new(&schema, TypeId::of::<A>() == TypeId::of::<()>()).unwrap_or_default(),
-            definition: Definition::new(name.into(), Some(description.into()), arguments),
+            arguments: Arguments::new(schema, none).unwrap_or_default(),
+            definition: Definition::new(name, Some(description), arguments_of),
             get,
-            states,
             completions: BTreeMap::new(),
+            visible_if: VisibleIf::default(),
         }
+    }
+
+    /// Shows the prompt only to requests for which `condition` returns `true`. Default: every request sees the prompt.
+    ///
+    /// For other requests the prompt does not exist, also for `prompts/get` and `completion/complete`. See
+    /// [`Tool::visible_if`](crate::Tool::visible_if).
+    #[must_use]
+    pub fn visible_if(
+        mut self,
+        condition: impl Fn(&RequestInfo<'_>) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.visible_if.add(condition);
+        self
     }
 
     /// Sets the name that users see. Default: none.

@@ -1,17 +1,20 @@
 use std::{
     collections::HashMap,
     fmt,
-    sync::{Arc, OnceLock, PoisonError, RwLock},
+    ops::BitOrAssign,
+    sync::{Arc, Mutex, OnceLock, PoisonError, RwLock},
 };
 
 use rmcp::model::ServerConfig;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::{
+    base::lock,
     function::StateType,
     prompt::Prompt,
     resource::{Resource, ResourceTemplate},
+    run::{Mount, Mounts},
     tool::Tool,
 };
 
@@ -27,25 +30,29 @@ pub(crate) struct Registry {
 }
 
 /// The [`Registry`] of a server, which can change while it runs.
-pub(crate) struct Catalog(RwLock<Arc<Registry>>);
+pub(crate) struct Catalog {
+    registry: RwLock<Arc<Registry>>,
+    /// Held during an update. Requests do not wait for it.
+    updating: Mutex<()>,
+}
 
 impl Catalog {
     pub(crate) fn new(registry: Registry) -> Arc<Self> {
-        Arc::new(Self(RwLock::new(Arc::new(registry))))
+        Arc::new(Self { registry: RwLock::new(Arc::new(registry)), updating: Mutex::default() })
     }
 
     /// Returns the current registry.
     pub(crate) fn registry(&self) -> Arc<Registry> {
-        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.registry.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Changes the registry, unless `change` fails.
-    pub(crate) fn update<E>(&self, change: impl FnOnce(&mut Registry) -> Result<(), E>) -> Result<(), E> {
-        let mut registry = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let mut next = registry.edition();
-        change(&mut next)?;
-        *registry = Arc::new(next);
-        Ok(())
+    pub(crate) fn update<T, E>(&self, change: impl FnOnce(&mut Registry) -> Result<T, E>) -> Result<T, E> {
+        let _updating = lock(&self.updating);
+        let mut next = self.registry().edition();
+        let done = change(&mut next)?;
+        *self.registry.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
+        Ok(done)
     }
 }
 
@@ -61,6 +68,44 @@ fn missing_state(what: &str, state: &str) -> String {
     )
 }
 
+/// An item that clients find by its name or URI.
+trait Item {
+    /// Returns the name or the URI.
+    fn key(&self) -> &str;
+    /// Returns the mounted servers that the item belongs to.
+    fn mounts(&self) -> &Mounts;
+}
+
+impl Item for Tool {
+    fn key(&self) -> &str {
+        self.name()
+    }
+
+    fn mounts(&self) -> &Mounts {
+        &self.call.mounts
+    }
+}
+
+impl Item for Prompt {
+    fn key(&self) -> &str {
+        &self.definition.name
+    }
+
+    fn mounts(&self) -> &Mounts {
+        &self.get.mounts
+    }
+}
+
+impl Item for Resource {
+    fn key(&self) -> &str {
+        &self.definition.uri
+    }
+
+    fn mounts(&self) -> &Mounts {
+        &self.read.mounts
+    }
+}
+
 /// Items with a name, in order.
 #[derive(Debug)]
 struct Named<T> {
@@ -68,10 +113,14 @@ struct Named<T> {
     index: HashMap<String, usize>,
 }
 
-impl<T> Named<T> {
-    fn add(&mut self, name: &str, item: T) -> Result<(), String> {
-        if self.index.contains_key(name) {
-            return Err(format!("`{name}` is defined twice; use distinct names"));
+impl<T: Item> Named<T> {
+    fn add(&mut self, item: T) -> Result<(), String> {
+        let name = item.key();
+        if let Some(first) = self.get(name) {
+            return Err(match places(first.mounts(), item.mounts()) {
+                Some(places) => format!("`{name}` is defined twice: {places}; use distinct names"),
+                None => format!("`{name}` is defined twice; use distinct names"),
+            });
         }
         self.index.insert(name.to_owned(), self.items.len());
         self.items.push(Arc::new(item));
@@ -82,12 +131,53 @@ impl<T> Named<T> {
         self.index.get(name).map(|&at| &self.items[at])
     }
 
-    fn remove(&mut self, name: &str) -> bool {
-        let Some(at) = self.index.remove(name) else { return false };
-        self.items.remove(at);
-        self.index.values_mut().filter(|place| **place > at).for_each(|place| *place -= 1);
-        true
+    /// Removes the items that `keep` rejects. Returns whether there were any.
+    fn retain(&mut self, keep: impl Fn(&T) -> bool) -> bool {
+        let before = self.items.len();
+        self.items.retain(|item| keep(item));
+        let removed = self.items.len() < before;
+        if removed {
+            let places = self.items.iter().enumerate();
+            self.index = places.map(|(place, item)| (item.key().to_owned(), place)).collect();
+        }
+        removed
     }
+
+    fn remove(&mut self, name: &str) -> bool {
+        self.retain(|item| item.key() != name)
+    }
+}
+
+/// Names the servers of two items that exclude each other. Returns `None` if both belong to the server itself.
+fn places(first: &Mounts, second: &Mounts) -> Option<String> {
+    let place = |path: Option<String>| match path {
+        Some(path) => format!("in the mounted server `{path}`"),
+        None => "in the server itself".to_owned(),
+    };
+    match (first.path(), second.path()) {
+        (None, None) => None,
+        (first, second) => Some(format!("{} and {}", place(first), place(second))),
+    }
+}
+
+/// Returns an error if a resource of one server hides a part of another server's template. In one server, that is
+/// allowed.
+fn hidden(resource: &Resource, template: &ResourceTemplate) -> Result<(), String> {
+    let (uri, pattern) = (&resource.definition.uri, &template.definition.uri_template);
+    let (mounts, other) = (&resource.read.mounts, &template.read.mounts);
+    let is_apart = template.pattern.is_raw || template.pattern.arguments(uri).is_none();
+    if mounts.path() == other.path() || is_apart {
+        return Ok(());
+    }
+    let places = places(mounts, other).unwrap_or_default();
+    Err(format!(
+        "the resource `{uri}` matches the resource template `{pattern}`: {places}; use distinct URIs"
+    ))
+}
+
+/// Returns the items of a registry that is not shared yet.
+fn owned<T>(items: Vec<Arc<T>>) -> impl Iterator<Item = T> {
+    items.into_iter().map(|item| Arc::into_inner(item).expect("the registry of a builder is not shared"))
 }
 
 impl<T> Default for Named<T> {
@@ -102,6 +192,23 @@ impl<T> Clone for Named<T> {
     }
 }
 
+/// The lists that clients are notified of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ItemLists {
+    pub(crate) tools: bool,
+    pub(crate) prompts: bool,
+    /// Resources and resource templates have one notification.
+    pub(crate) resources: bool,
+}
+
+impl BitOrAssign for ItemLists {
+    fn bitor_assign(&mut self, other: Self) {
+        self.tools |= other.tools;
+        self.prompts |= other.prompts;
+        self.resources |= other.resources;
+    }
+}
+
 impl Registry {
     /// Returns a copy to change. The copy derives its description again.
     pub(crate) fn edition(&self) -> Self {
@@ -110,45 +217,138 @@ impl Registry {
 
     pub(crate) fn add_tool(&mut self, tool: Tool) -> Result<(), Vec<String>> {
         let tool = tool.finish()?;
-        let name = tool.name().to_owned();
-        self.tools.add(&name, tool).map_err(|problem| vec![format!("tool {problem}")])
+        self.tools.add(tool).map_err(|problem| vec![format!("tool {problem}")])
     }
 
     pub(crate) fn remove_tool(&mut self, name: &str) -> bool {
         self.tools.remove(name)
     }
 
+    pub(crate) fn remove_prompt(&mut self, name: &str) -> bool {
+        self.prompts.remove(name)
+    }
+
+    pub(crate) fn remove_resource(&mut self, uri: &str) -> bool {
+        self.resources.remove(uri)
+    }
+
+    pub(crate) fn remove_template(&mut self, uri_template: &str) -> bool {
+        let before = self.templates.len();
+        self.templates.retain(|template| template.definition.uri_template != uri_template);
+        self.templates.len() < before
+    }
+
+    /// Removes the items of a mounted server. Returns the lists that had some.
+    pub(crate) fn unmount(&mut self, prefix: &str) -> ItemLists {
+        let stays = |mounts: &Mounts| mounts.prefix() != Some(prefix);
+        let templates = self.templates.len();
+        self.templates.retain(|template| stays(&template.read.mounts));
+        let resources = self.resources.retain(|resource| stays(resource.mounts()));
+        ItemLists {
+            tools: self.tools.retain(|tool| stays(tool.mounts())),
+            prompts: self.prompts.retain(|prompt| stays(prompt.mounts())),
+            resources: resources || self.templates.len() < templates,
+        }
+    }
+
+    /// Returns the lists that have items.
+    pub(crate) fn lists(&self) -> ItemLists {
+        ItemLists {
+            tools: !self.tools().is_empty(),
+            prompts: !self.prompts().is_empty(),
+            resources: !self.resources().is_empty() || !self.templates().is_empty(),
+        }
+    }
+
     pub(crate) fn add_prompt(&mut self, prompt: Prompt) -> Result<(), String> {
-        let name = prompt.definition.name.clone();
-        self.prompts.add(&name, prompt).map_err(|problem| format!("prompt {problem}"))
+        self.prompts.add(prompt).map_err(|problem| format!("prompt {problem}"))
     }
 
     pub(crate) fn add_resource(&mut self, resource: Resource) -> Result<(), String> {
-        let uri = resource.definition.uri.clone();
-        self.resources.add(&uri, resource).map_err(|problem| format!("resource {problem}"))
+        for template in &self.templates {
+            hidden(&resource, template)?;
+        }
+        self.resources.add(resource).map_err(|problem| format!("resource {problem}"))
     }
 
-    pub(crate) fn add_template(&mut self, template: ResourceTemplate) {
+    pub(crate) fn add_template(&mut self, template: ResourceTemplate) -> Result<(), String> {
+        for resource in self.resources() {
+            hidden(resource, &template)?;
+        }
+        let mounts = &template.read.mounts;
+        let is_same = |first: &&Arc<ResourceTemplate>| {
+            first.read.mounts.path() != mounts.path() && first.pattern.is_same(&template.pattern)
+        };
+        if let Some(first) = self.templates.iter().find(is_same) {
+            let places = places(&first.read.mounts, mounts).unwrap_or_default();
+            let (uri, first) = (&template.definition.uri_template, &first.definition.uri_template);
+            return Err(format!(
+                "the resource templates `{first}` and `{uri}` match the same URIs: {places}; use distinct URIs"
+            ));
+        }
         self.templates.push(Arc::new(template));
+        Ok(())
+    }
+
+    /// Adds the items of a mounted server. Returns the problems.
+    pub(crate) fn mount(&mut self, other: Self, mount: &Arc<Mount>) -> Vec<String> {
+        let prefix = &mount.prefix;
+        let mut problems = Vec::new();
+        if self.mounts().any(|mounts| mounts.prefix() == Some(prefix.as_str())) {
+            problems.push(format!("two servers are mounted as `{prefix}`; use distinct prefixes"));
+        }
+        for mut tool in owned(other.tools.items) {
+            tool.definition.name = format!("{prefix}_{}", tool.name()).into();
+            tool.call.mounts = tool.call.mounts.within(mount);
+            // `Mounts::group` returns the same names. No other group contains a slash.
+            tool.groups = tool.groups.iter().map(|group| format!("{prefix}/{group}")).collect();
+            problems.extend(self.add_tool(tool).err().into_iter().flatten());
+        }
+        for mut prompt in owned(other.prompts.items) {
+            prompt.definition.name = format!("{prefix}_{}", prompt.definition.name);
+            prompt.get.mounts = prompt.get.mounts.within(mount);
+            problems.extend(self.add_prompt(prompt).err());
+        }
+        for mut resource in owned(other.resources.items) {
+            resource.read.mounts = resource.read.mounts.within(mount);
+            problems.extend(self.add_resource(resource).err());
+        }
+        for mut template in owned(other.templates) {
+            template.read.mounts = template.read.mounts.within(mount);
+            problems.extend(self.add_template(template).err());
+        }
+        problems
+    }
+
+    /// Returns the mounts of all items.
+    fn mounts(&self) -> impl Iterator<Item = &Mounts> {
+        let tools = self.tools.items.iter().map(|it| it.mounts());
+        let prompts = self.prompts.items.iter().map(|it| it.mounts());
+        let resources = self.resources.items.iter().map(|it| it.mounts());
+        let templates = self.templates.iter().map(|it| &it.read.mounts);
+        tools.chain(prompts).chain(resources).chain(templates)
     }
 
     /// Returns one line for each item whose state is missing.
     pub(crate) fn missing_states(&self, is_given: impl Fn(&StateType) -> bool) -> Vec<String> {
-        let tools = self.tools.items.iter().map(|it| (format!("tool `{}`", it.name()), &it.states));
-        let prompts =
-            self.prompts.items.iter().map(|it| (format!("prompt `{}`", it.definition.name), &it.states));
-        let resources =
-            self.resources.items.iter().map(|it| (format!("resource `{}`", it.definition.uri), &it.states));
-        let templates = self
-            .templates
-            .iter()
-            .map(|it| (format!("resource `{}`", it.definition.uri_template), &it.states));
-        let all = tools.chain(prompts).chain(resources).chain(templates);
-        let missing = all.flat_map(|(what, states)| {
-            let missing = states.iter().filter(|state| !is_given(state)).map(|state| state.name);
-            missing.map(|name| missing_state(&what, name)).collect::<Vec<_>>()
+        let missing = |what: String, states: &[StateType], mounts: &Mounts| {
+            let is_missing = |state: &&StateType| !mounts.has_state(state.id) && !is_given(state);
+            let missing = states.iter().filter(is_missing).map(|state| missing_state(&what, state.name));
+            missing.collect::<Vec<_>>()
+        };
+        let tools = self.tools.items.iter().flat_map(|tool| {
+            missing(format!("tool `{}`", tool.name()), &tool.call.states, &tool.call.mounts)
         });
-        missing.collect()
+        let prompts = self.prompts.items.iter().flat_map(|prompt| {
+            missing(format!("prompt `{}`", prompt.definition.name), &prompt.get.states, &prompt.get.mounts)
+        });
+        let resources = self.resources.items.iter().flat_map(|it| {
+            missing(format!("resource `{}`", it.definition.uri), &it.read.states, &it.read.mounts)
+        });
+        let templates = self.templates.iter().flat_map(|it| {
+            missing(format!("resource `{}`", it.definition.uri_template), &it.read.states, &it.read.mounts)
+        });
+        tools.chain(prompts).chain(resources).chain(templates).collect()
     }
 
     pub(crate) fn info(&self, describe: impl FnOnce(&Self) -> ServerConfig) -> &ServerConfig {
@@ -168,9 +368,36 @@ impl Registry {
         self.resources.get(uri).or_else(also)
     }
 
-    /// Returns the template that `uri` matches, and its variables.
-    pub(crate) fn template(&self, uri: &str) -> Option<(&Arc<ResourceTemplate>, Map<String, Value>)> {
-        self.templates.iter().find_map(|template| Some((template, template.pattern.matches(uri)?)))
+    /// Returns the first visible template that `uri` matches, and the arguments of its function. Raw templates come last,
+    /// because they can be those of another server.
+    pub(crate) fn template(
+        &self,
+        uri: &str,
+        is_visible: impl Fn(&ResourceTemplate) -> bool,
+    ) -> Option<(&Arc<ResourceTemplate>, Value)> {
+        let find = |is_raw: bool| {
+            let mut templates = self.templates.iter().filter(|template| template.pattern.is_raw == is_raw);
+            templates.find_map(|template| {
+                let arguments = template.pattern.arguments(uri)?;
+                is_visible(template).then_some((template, arguments))
+            })
+        };
+        find(false).or_else(|| find(true))
+    }
+
+    /// Returns whether any tool is in a group.
+    pub(crate) fn has_groups(&self) -> bool {
+        self.tools.items.iter().any(|tool| !tool.groups.is_empty())
+    }
+
+    /// Returns whether any tool is in this group.
+    pub(crate) fn has_group(&self, group: &str) -> bool {
+        self.tools.items.iter().any(|tool| tool.groups.contains(group))
+    }
+
+    /// Returns whether any tool can be hidden from a request.
+    pub(crate) fn has_conditional_tools(&self) -> bool {
+        self.tools.items.iter().any(|tool| tool.is_conditional())
     }
 
     pub(crate) fn tools(&self) -> &[Arc<Tool>] {

@@ -11,10 +11,11 @@ use serde_json::{Map, Value};
 use crate::{
     base::serialized_bytes,
     error::Result,
-    function::{Erased, Function, StateType, erase},
+    function::{Erased, Function, erase},
     model::{Annotations, Icon, ResourceContents},
     output::Returned,
     prompt::{Completer, Completion},
+    visibility::{RequestInfo, VisibleIf},
 };
 
 /// A resource with a fixed URI, which clients can read.
@@ -32,13 +33,13 @@ use crate::{
 pub struct Resource {
     pub(crate) definition: Definition,
     pub(crate) read: Erased<Contents>,
-    /// The state types that the function takes.
-    pub(crate) states: Vec<StateType>,
     pub(crate) listed: bool,
     /// The URI without a digest, if the resource is also served at other URIs: see `in_family`.
     family: Option<&'static str>,
     /// Whether only clients that show MCP Apps can read it.
     pub(crate) for_apps: bool,
+    /// The conditions under which a request can see the resource.
+    pub(crate) visible_if: VisibleIf,
 }
 
 impl Resource {
@@ -48,15 +49,30 @@ impl Resource {
         R: IntoContents + 'static,
         F: for<'a> Function<'a, (), M, Out = R> + 'static,
     {
-        let (read, states) = erase(function, |contents: R| Ok(contents.into_contents()));
+        let read = erase(function, |contents: R| Ok(contents.into_contents()));
         Self {
             definition: Definition::new(uri, name),
             read,
-            states,
             listed: true,
             family: None,
             for_apps: false,
+            visible_if: VisibleIf::default(),
         }
+    }
+
+    /// Shows the resource only to requests for which `condition` returns `true`. Default: every request sees the
+    /// resource.
+    ///
+    /// For other requests the resource does not exist, also for `resources/read`. A subscription of such a request is
+    /// accepted, like the subscription to an unknown URI, and receives no updates. For a session, the server evaluates
+    /// the condition when the client subscribes. See [`Tool::visible_if`](crate::Tool::visible_if).
+    #[must_use]
+    pub fn visible_if(
+        mut self,
+        condition: impl Fn(&RequestInfo<'_>) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.visible_if.add(condition);
+        self
     }
 
     /// Sets the name that users see. Default: none.
@@ -144,10 +160,10 @@ impl Resource {
 pub struct ResourceTemplate {
     pub(crate) definition: TemplateDefinition,
     pub(crate) read: Erased<Contents>,
-    /// The state types that the function takes.
-    pub(crate) states: Vec<StateType>,
     pub(crate) pattern: Pattern,
     pub(crate) completions: BTreeMap<String, Completer>,
+    /// The conditions under which a request can see the template.
+    pub(crate) visible_if: VisibleIf,
 }
 
 impl ResourceTemplate {
@@ -160,14 +176,49 @@ impl ResourceTemplate {
         F: for<'a> Function<'a, A, M, Out = R> + 'static,
     {
         let uri_template = uri_template.into();
-        let (read, states) = erase(function, |contents: R| Ok(contents.into_contents()));
+        let read = erase(function, |contents: R| Ok(contents.into_contents()));
         Self {
             pattern: Pattern::new(&uri_template),
             definition: TemplateDefinition::new(uri_template, name),
             read,
-            states,
             completions: BTreeMap::new(),
+            visible_if: VisibleIf::default(),
         }
+    }
+
+    /// Creates a template whose function receives the complete URI, as the client sent it.
+    ///
+    /// Each `{expression}` matches any text, also text that contains `/`, so templates of any form of RFC 6570 work.
+    /// The server uses such a template only if no resource and no other template has the URI. Use this method to
+    /// forward the resources of another MCP server.
+    pub fn raw<M, R, F>(uri_template: impl Into<String>, name: impl Into<String>, function: F) -> Self
+    where
+        R: IntoContents + 'static,
+        F: for<'a> Function<'a, String, M, Out = R> + 'static,
+    {
+        let uri_template = uri_template.into();
+        let read = erase(function, |contents: R| Ok(contents.into_contents()));
+        Self {
+            pattern: Pattern { is_raw: true, ..Pattern::new(&uri_template) },
+            definition: TemplateDefinition::new(uri_template, name),
+            read,
+            completions: BTreeMap::new(),
+            visible_if: VisibleIf::default(),
+        }
+    }
+
+    /// Shows the template only to requests for which `condition` returns `true`. Default: every request sees the
+    /// template.
+    ///
+    /// For other requests the template does not exist, also for `resources/read` and `completion/complete`. See
+    /// [`Resource::visible_if`].
+    #[must_use]
+    pub fn visible_if(
+        mut self,
+        condition: impl Fn(&RequestInfo<'_>) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.visible_if.add(condition);
+        self
     }
 
     /// Sets the name that users see. Default: none.
@@ -208,6 +259,8 @@ impl ResourceTemplate {
 #[derive(Debug)]
 pub(crate) struct Pattern {
     parts: Vec<Part>,
+    /// Whether a variable matches any text, and the function receives the URI.
+    pub(crate) is_raw: bool,
 }
 
 #[derive(Debug)]
@@ -227,11 +280,47 @@ impl Pattern {
             rest = tail;
         }
         parts.push(Part::Fixed(rest.to_owned()));
-        Self { parts }
+        Self { parts, is_raw: false }
+    }
+
+    /// Returns the arguments of the template's function if `uri` matches the template.
+    pub(crate) fn arguments(&self, uri: &str) -> Option<Value> {
+        if self.is_raw {
+            return self.allows(uri).then(|| uri.into());
+        }
+        self.matches(uri).map(Value::Object)
+    }
+
+    /// Returns whether the fixed parts of the template occur in `uri` in their order.
+    fn allows(&self, uri: &str) -> bool {
+        let fixed = self.parts.iter().filter_map(|part| match part {
+            Part::Fixed(text) => Some(text.as_str()),
+            Part::Variable(_) => None,
+        });
+        let fixed: Vec<&str> = fixed.collect();
+        let [first, between @ .., last] = fixed.as_slice() else { return fixed == [uri] };
+        let Some(mut rest) = uri.strip_prefix(first).and_then(|rest| rest.strip_suffix(last)) else {
+            return false;
+        };
+        for text in between {
+            let Some((_, tail)) = rest.split_once(text) else { return false };
+            rest = tail;
+        }
+        true
+    }
+
+    /// Returns whether both templates match the same URIs. The names of the variables do not matter.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.parts.len() == other.parts.len()
+            && self.parts.iter().zip(&other.parts).all(|parts| match parts {
+                (Part::Fixed(one), Part::Fixed(other)) => one == other,
+                (Part::Variable(_), Part::Variable(_)) => true,
+                _ => false,
+            })
     }
 
     /// Returns the variables of `uri` if it matches the template.
-    pub(crate) fn matches(&self, uri: &str) -> Option<Map<String, Value>> {
+    fn matches(&self, uri: &str) -> Option<Map<String, Value>> {
         let mut variables = Map::new();
         let mut rest = uri;
         let mut parts = self.parts.iter().peekable();
@@ -386,5 +475,16 @@ mod tests {
         assert_eq!(pattern.matches("test://template/1/2/data"), None);
         assert_eq!(pattern.matches("test://template//data"), None);
         assert_eq!(pattern.matches("test://template/1/data/more"), None);
+    }
+
+    #[test]
+    fn a_raw_template_passes_the_uri_on() {
+        let pattern = |template: &str| Pattern { is_raw: true, ..Pattern::new(template) };
+        let files = pattern("file:///{+path}.{ext}");
+        assert_eq!(files.arguments("file:///a/b%20c.txt"), Some(json!("file:///a/b%20c.txt")));
+        assert_eq!(files.arguments("file:///a/b"), None);
+        assert_eq!(files.arguments("http:///a.txt"), None);
+        assert!(pattern("test://all").arguments("test://all").is_some());
+        assert_eq!(pattern("test://all").arguments("test://all/1"), None);
     }
 }

@@ -5,11 +5,17 @@ use std::{
     io::{Read as _, Write as _},
     net::{SocketAddr, TcpListener, TcpStream},
     process::{Child, Command, Stdio},
+    sync::atomic::{AtomicU16, Ordering},
     time::{Duration, Instant},
 };
 
+/// A free address. Its port is below those that the system gives to outgoing connections, so it stays free until the
+/// program listens.
 fn free() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = 8_000 + u16::try_from(std::process::id() % 400).unwrap() * 5;
+    let address = || SocketAddr::from(([127, 0, 0, 1], first + NEXT.fetch_add(1, Ordering::Relaxed)));
+    std::iter::repeat_with(address).find(|address| TcpListener::bind(address).is_ok()).unwrap()
 }
 
 /// A process that does not outlive its test.

@@ -44,15 +44,11 @@ export const PROFILES = {
   "elicitation-error": declares(async () => {
     throw new Error("this host cannot show forms");
   }),
-  // The server can ask this client a second time.
-  "hangs-and-cancels": {
-    ...declares(async (cancel) => {
-      await pause(PATIENCE);
-      cancel();
-      return new Promise(() => {});
-    }),
-    most: 2,
-  },
+  "hangs-and-cancels": declares(async (cancel) => {
+    await pause(PATIENCE);
+    cancel();
+    return new Promise(() => {});
+  }),
   // The rows below differ from the first one, or from `declines-at-once`, in one point.
   "revision-2026-07-28": { ...SPEC, revision: "2026-07-28", tools: SHORT },
   // The server has the default times of `AskPolicy`: 300 ms, and 45 s. So `report` is not handed over.

@@ -55,6 +55,9 @@ def following(tool, text, follows):
         return ("task_result", {"id": task[0]})
     if asks and follows == 0 and "`task_question`" in text:
         return ("task_question", {"id": task[0]})
+    # The host has shown no form, and the user says so. The model gets a link.
+    if asks and tool == "task_result" and re.search(r'link\\*":true', text):
+        return ("task_question", {"id": task[0], "link": True})
     # With an open form, one look is enough. Then the model ends its turn.
     if tool == "task_question" or (asks and follows == 0) or "STILL WORKING" in text:
         return ("task_result", {"id": task[0]})

@@ -4,6 +4,7 @@
 //   node drive.mjs STUDIO_URL GAME_URL REFUND_URL IMAGES_FOLDER
 //
 // STUDIO_URL has the token. With `-` for GAME_URL there is no game, so no model is needed. CHROMIUM names the browser.
+// ANTIPHON names the CLI: with it, messages, standard error, prompts, resources and replies by hand are checked, too.
 // STUDIO_ASSETS serves the page's files from a folder instead, to try changes without a build.
 
 import assert from "node:assert/strict";
@@ -14,6 +15,7 @@ import { chromium } from "playwright-core";
 
 import { checkApproval } from "./approval.mjs";
 import { checkForms } from "./forms.mjs";
+import { checkInspect } from "./inspect.mjs";
 import { checkNames, watch } from "./look.mjs";
 
 const [studio, server, refund, images] = process.argv.slice(2);
@@ -40,6 +42,7 @@ try {
   await arrive();
   await checkForms(page);
   const game = server === "-" ? "no game was played" : `a game of ${await checkGame()} moves of ours was played to its end`;
+  if (process.env.ANTIPHON) await checkInspect(page, `'${process.env.ANTIPHON}' serve hello`);
   await checkApproval(page, refund, images);
   assert.deepEqual(complaints, [], "the browser complained");
   console.log(`${game}, and a refund was approved; nothing to complain about`);

@@ -11,6 +11,7 @@ use crate::project::{self, Profile, Project};
 mod bars;
 mod call;
 mod client;
+mod compare;
 mod figures;
 mod measure;
 mod plot;
@@ -43,6 +44,8 @@ pub(crate) struct Choice {
 enum Kind {
     /// A tool call over HTTP, ours beside bare rmcp, both revisions.
     Call(call::Options),
+    /// Calls, replay and tasks of this build, beside those of an older build.
+    Compare(compare::Options),
     /// All of it, one kind after the other, written to `docs/benchmarks.md`.
     Report(report::Options),
     /// Three steps and one wait on Restate, to be set beside ours; needs npm.
@@ -74,7 +77,9 @@ impl Kind {
             Self::Store(options) => options.limit.is_some(),
             Self::Tasks(options) => options.strict,
             Self::Telemetry(options) => options.limit.is_some(),
-            Self::Report(_) | Self::Restate(_) | Self::Replay | Self::Transport(_) => false,
+            Self::Compare(_) | Self::Report(_) | Self::Restate(_) | Self::Replay | Self::Transport(_) => {
+                false
+            }
         }
     }
 }
@@ -113,6 +118,7 @@ pub(crate) fn main(choice: &Choice) -> Result<()> {
 fn measure(project: &Project, kind: &Kind) -> Result<Vec<Figure>> {
     match kind {
         Kind::Call(options) => call::main(project, options),
+        Kind::Compare(options) => compare::main(project, options),
         Kind::Replay => replay::main(project),
         Kind::Report(_) => anyhow::bail!("a report measures the other kinds"),
         Kind::Restate(options) => restate::main(project, options).map(|()| Vec::new()),

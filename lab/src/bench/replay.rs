@@ -1,5 +1,6 @@
 //! `cargo xtask bench replay`: what it takes to bring a run back, what it travels as, what it leaves behind.
 
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
@@ -12,11 +13,11 @@ use crate::table::Table;
 
 /// What `replay-bench` prints. Times are microseconds.
 #[derive(Debug, Deserialize)]
-struct Said {
+pub(super) struct Said {
     tries: usize,
     /// A leg with nothing to replay.
     empty: f64,
-    legs: Vec<Leg>,
+    pub(super) legs: Vec<Leg>,
     machine_steps: usize,
     machine: f64,
     /// How many runs were left suspended, and how much larger the process was then.
@@ -25,11 +26,11 @@ struct Said {
 }
 
 #[derive(Debug, Deserialize)]
-struct Leg {
-    steps: usize,
-    answers: usize,
+pub(super) struct Leg {
+    pub(super) steps: usize,
+    pub(super) answers: usize,
     #[serde(rename = "leg")]
-    time: f64,
+    pub(super) time: f64,
     /// Of `requestState`.
     bytes: f64,
 }
@@ -37,8 +38,7 @@ struct Leg {
 /// Measures in one process, without a transport.
 pub(super) fn main(project: &Project) -> Result<Vec<Figure>> {
     let binary = project.build(PACKAGE, "replay-bench", Profile::Release)?;
-    let text = project::read(&mut Command::new(binary))?;
-    let said: Said = serde_json::from_str(&text).context("replay-bench printed something else")?;
+    let said = run(&binary)?;
     let mut table = Table::new(["steps", "answers", "leg µs", "replay µs", "requestState"]);
     for leg in &said.legs {
         table.row([
@@ -59,6 +59,12 @@ pub(super) fn main(project: &Project) -> Result<Vec<Figure>> {
     println!("the machine alone, {} steps: {:.0} µs", said.machine_steps, said.machine);
     println!("{} suspended runs add {:.0} KiB to the process", said.runs, said.added_bytes / 1024.0);
     Ok(figures(&said))
+}
+
+/// Runs the benchmark.
+pub(super) fn run(binary: &Path) -> Result<Said> {
+    let text = project::read(&mut Command::new(binary))?;
+    serde_json::from_str(&text).context("replay-bench printed something else")
 }
 
 /// A long journal, and how many microseconds its leg may take.

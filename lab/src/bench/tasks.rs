@@ -56,9 +56,9 @@ pub(crate) enum Where {
 }
 
 impl Where {
-    const ALL: [Self; 4] = [Self::Postgres, Self::Redis, Self::Nats, Self::Memory];
+    pub(super) const ALL: [Self; 4] = [Self::Postgres, Self::Redis, Self::Nats, Self::Memory];
 
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         self.backend().map_or("memory", |backend| backend.engine().name())
     }
 
@@ -74,11 +74,11 @@ impl Where {
 
 /// What `task-bench` prints of legs, in one second.
 #[derive(Debug, Deserialize)]
-struct Legs {
+pub(super) struct Legs {
     hands: usize,
     #[serde(rename = "legs")]
     count: usize,
-    ours: f64,
+    pub(super) ours: f64,
     bare: f64,
     ratio: f64,
     created: f64,
@@ -86,10 +86,10 @@ struct Legs {
 
 /// What it prints of runs. Times are milliseconds from `tasks/update` to the end.
 #[derive(Debug, Deserialize)]
-struct Runs {
+pub(super) struct Runs {
     #[serde(rename = "runs")]
     count: usize,
-    rate: f64,
+    pub(super) rate: f64,
     busy50: f64,
     busy99: f64,
     alone50: f64,
@@ -129,9 +129,10 @@ pub(super) fn main(project: &Project, options: &Options) -> Result<Vec<Figure>> 
     Ok(figures)
 }
 
-struct Bench<'a> {
-    project: &'a Project,
-    binary: PathBuf,
+/// A build of `task-bench`.
+pub(super) struct Bench<'a> {
+    pub(super) project: &'a Project,
+    pub(super) binary: PathBuf,
 }
 
 impl Bench<'_> {
@@ -274,7 +275,7 @@ impl Bench<'_> {
     }
 
     /// Does `work` with the address of a fresh store.
-    fn on<T>(&self, place: Where, work: impl FnOnce(&str) -> Result<T>) -> Result<T> {
+    pub(super) fn on<T>(&self, place: Where, work: impl FnOnce(&str) -> Result<T>) -> Result<T> {
         let Some(backend) = place.backend() else { return work("memory:") };
         let folder = self.project.target.join("bench").join(format!("tasks-{}", place.name()));
         let host = pinned(0, || Host::start(backend.engine(), &folder, &[]))?;
@@ -283,7 +284,7 @@ impl Bench<'_> {
         worked
     }
 
-    fn measure<T: DeserializeOwned>(&self, url: &str, kind: &str, count: usize) -> Result<T> {
+    pub(super) fn measure<T: DeserializeOwned>(&self, url: &str, kind: &str, count: usize) -> Result<T> {
         eprintln!("{}: {kind}", url.split(':').next().unwrap_or_default());
         measure(&self.binary, &json!({ "url": url, "kind": kind, "count": count }).to_string())
     }

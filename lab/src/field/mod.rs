@@ -35,6 +35,9 @@ pub(crate) struct Options {
     /// Run this scenario [default: all]. Repeat the option for several.
     #[arg(long, value_enum)]
     scenario: Vec<Scenario>,
+    /// Do not run this scenario. Repeat the option for several.
+    #[arg(long, value_enum, conflicts_with = "scenario")]
+    skip: Vec<Scenario>,
     /// Run on this backend [default: all]. Repeat the option for several.
     #[arg(long, value_enum)]
     backend: Vec<Backend>,
@@ -174,7 +177,8 @@ impl Options {
             return self.scenario.clone();
         }
         let has_old = self.old_programs.is_some();
-        Scenario::ALL.into_iter().filter(|it| has_old || *it != Scenario::Skew).collect()
+        let runs = |it: &Scenario| !self.skip.contains(it) && (has_old || *it != Scenario::Skew);
+        Scenario::ALL.into_iter().filter(runs).collect()
     }
 
     fn backends(&self, scenario: Scenario) -> Vec<Backend> {

@@ -17,6 +17,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use self::catalog::{HOSTS, Host, Install, Start};
+pub(crate) use self::seen::Plan;
 use self::seen::{ANSWERS, LONG, PLAN, Seen};
 use self::tap::Tap;
 use crate::interop::drive;
@@ -43,6 +44,9 @@ pub(crate) struct Options {
     /// Run only this host, for example `codex`.
     #[arg(long, value_name = "NAME")]
     host: Option<String>,
+    /// Write the table and the transcripts to this Markdown file.
+    #[arg(long, value_name = "FILE")]
+    write: Option<PathBuf>,
 }
 
 impl Options {
@@ -60,13 +64,7 @@ pub(crate) fn main(options: &Options) -> Result<()> {
     let names: Vec<&str> = HOSTS.iter().map(|host| host.name).collect();
     ensure!(!hosts.is_empty(), "the host was not found; the hosts are {}", names.join(", "));
     let project = Project::open()?;
-    let conformance = project.root.join("lab").join("conformance");
-    let place = Place {
-        // This folder has Node 22 and `mcpdo`.
-        node: project::npm_install(&conformance.join("interop"))?,
-        scripts: conformance.join("hosts"),
-        target: project.target.join("hosts"),
-    };
+    let place = Place::open(&project, &PLAN)?;
     let binary = project.build("lab", "asking-server", Profile::Dev)?;
     let server = Server::start(
         &binary,
@@ -78,11 +76,13 @@ pub(crate) fn main(options: &Options) -> Result<()> {
     let mut table =
         Table::new(["host", "revision", "declares", "tools", "dual", "long", "asked", "answered by"]);
     let mut failures = Vec::new();
+    let mut transcripts = Vec::new();
     for host in &hosts {
         eprintln!("running {}", host.title);
         let problems = match place.run(host, &server) {
             Ok(seen) => {
                 table.push([vec![host.title.to_owned()], Vec::from(seen.row())].concat());
+                transcripts.push(format!("\n## {}\n{}", host.title, seen.transcript()));
                 seen.problems(host)
             }
             Err(error) => vec![format!("{error:#}")],
@@ -96,9 +96,37 @@ pub(crate) fn main(options: &Options) -> Result<()> {
         println!("{failure}");
     }
     println!("{} passed, {} failed", hosts.len() - failures.len(), failures.len());
+    if let Some(path) = &options.write {
+        let page = format!("{PAGE}\n{}{}", table.to_markdown(), transcripts.concat());
+        fs::write(path, page).with_context(|| format!("could not write {}", path.display()))?;
+    }
     ensure!(failures.is_empty(), "not every host is as documented; see {}", place.target.display());
     Ok(())
 }
+
+/// Runs one host against any server, and returns the calls of the plan with the texts that its model reads.
+pub(crate) fn play(
+    project: &Project,
+    name: &str,
+    server: &Server,
+    plan: Plan,
+) -> Result<Vec<(String, String)>> {
+    let host = HOSTS.iter().find(|host| host.name == name).context("the host was not found")?;
+    Ok(Place::open(project, plan)?.run(host, server)?.results)
+}
+
+/// The start of the page with the transcripts.
+const PAGE: &str = r"# Runs of hosts
+
+`cargo xtask hosts --all --write docs/reference/host-runs.md` writes this page.
+The command starts each host with a scripted model, in an empty home folder, and connects it over HTTP to a server with an answer page.
+The model calls three tools: `orders` returns a result set, `report` needs 7 seconds, and `onboard` asks two questions.
+The server hands a call over after 5 seconds, so `report` returns before it has finished if the client has no tasks.
+If a text has a link, the script opens it as the user does, and answers on the page.
+
+`dual` and `long` are the sizes of the texts that the model reads for `orders` and `report`, in bytes. `tools` is the number of the server's tools that the model can call.
+The transcripts show the beginning of each text as the model reads it. [Texts for models](model-view.md) has the whole texts.
+";
 
 /// The folders of all runs.
 #[derive(Debug)]
@@ -108,9 +136,21 @@ struct Place {
     /// `lab/conformance/hosts`.
     scripts: PathBuf,
     target: PathBuf,
+    plan: Plan,
 }
 
 impl Place {
+    fn open(project: &Project, plan: Plan) -> Result<Self> {
+        let conformance = project.root.join("lab").join("conformance");
+        Ok(Self {
+            // This folder has Node 22 and `mcpdo`.
+            node: project::npm_install(&conformance.join("interop"))?,
+            scripts: conformance.join("hosts"),
+            target: project.target.join("hosts"),
+            plan,
+        })
+    }
+
     fn run(&self, host: &Host, server: &Server) -> Result<Seen> {
         let packages = self.install(host)?;
         let folder = self.target.join(host.name);
@@ -189,7 +229,8 @@ impl Run<'_> {
     fn with_model(&mut self, words: &[&str]) -> Result<Seen> {
         let address = server::free_address()?;
         let log = self.folder.join("model.jsonl");
-        let plan: Value = PLAN.iter().map(|(tool, arguments)| json!([tool, object(arguments)])).collect();
+        let plan: Value =
+            self.place.plan.iter().map(|(tool, arguments)| json!([tool, object(arguments)])).collect();
         let mut model = Command::new("python3");
         model.arg(self.place.scripts.join("model.py")).arg(address.port().to_string()).arg(&log);
         model.arg(plan.to_string()).arg(Value::Object(object(&ANSWERS)).to_string());
@@ -237,7 +278,7 @@ impl Run<'_> {
             let offered = tools.filter_map(|tool| tool["name"].as_str()).map(str::to_owned).collect();
             // On 2026-07-28, `mcpdo` declares tasks.
             let mut seen = Seen { offered, tasks: era == "modern", ..Seen::default() };
-            for (tool, arguments) in PLAN {
+            for &(tool, arguments) in self.place.plan {
                 let mut answer = match call(tool, &fields(arguments.iter().copied())) {
                     // The test does not need the output of `mcpdo` for a task.
                     Err(_) if seen.tasks && tool == LONG => continue,

@@ -6,8 +6,11 @@ use serde_json::Value;
 
 use super::catalog::Host;
 
+/// The calls that a model makes: tools with their arguments.
+pub(crate) type Plan = &'static [(&'static str, &'static [(&'static str, &'static str)])];
+
 /// The calls that each model makes. The question comes last, because some hosts end at a question.
-pub(super) const PLAN: [(&str, &[(&str, &str)]); 3] =
+pub(super) static PLAN: [(&str, &[(&str, &str)]); 3] =
     [(DUAL, &[]), (LONG, &[]), (ASKED, &[("name", "Grace")])];
 const DUAL: &str = "orders";
 pub(super) const LONG: &str = "report";
@@ -19,6 +22,9 @@ pub(super) const ANSWERS: [(&str, &str); 3] =
 
 /// The largest half of a result, in bytes.
 const MAX_HALF: usize = 8 * 1024;
+
+/// The number of characters that a transcript shows of a text.
+const SHOWN: usize = 500;
 
 /// How a call that asks ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,6 +131,22 @@ impl Seen {
         problems
     }
 
+    /// The calls of the model with the beginnings of their results, as Markdown. Result sets are left out.
+    pub(super) fn transcript(&self) -> String {
+        let mut page = Vec::new();
+        for (tool, text) in self.results.iter().filter(|(tool, _)| tool != DUAL) {
+            let text = without_ids(text);
+            let start: String = text.chars().take(SHOWN).collect();
+            let left = text.len() - start.len();
+            let left = if left == 0 { String::new() } else { format!("[… {left} more bytes]\n") };
+            page.push(format!("\n`{tool}`:\n\n~~~text\n{start}\n{left}~~~\n"));
+        }
+        if Ends::of(self.text(ASKED)) == Some(Ends::Stopped) {
+            page.push(format!("\nThe host ended at the question of `{ASKED}`.\n"));
+        }
+        page.concat()
+    }
+
     /// The last text that belongs to a call of the plan: its own result, or the result of a later `task_result`.
     fn text(&self, tool: &str) -> Option<&str> {
         let from = self.results.iter().position(|(name, _)| name == tool)?;
@@ -169,6 +191,24 @@ impl Seen {
         let sent = self.sent.iter().filter(move |it| it["from"] == *sender);
         sent.map(|it| &it["message"])
     }
+}
+
+/// Replaces task IDs and the tokens of links, which differ in each run.
+fn without_ids(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some((at, mark)) =
+        ["t_", "/ask/"].iter().filter_map(|mark| Some((rest.find(mark)?, *mark))).min()
+    {
+        let (before, after) = rest.split_at(at + mark.len());
+        let is_part = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        let end = after.find(|c| !is_part(c)).unwrap_or(after.len());
+        out += before;
+        // A task ID has 32 digits, a token has more. Other words are shorter.
+        out += if end < 32 { &after[..end] } else { "…" };
+        rest = &after[end..];
+    }
+    out + rest
 }
 
 /// The names of capabilities, with those of extensions.
@@ -223,6 +263,23 @@ mod tests {
         seen.results[2].1 = "STILL WORKING".to_owned();
         assert_eq!(seen.problems(gemini).len(), 4);
         assert_eq!(Seen::default().row()[5], "stopped");
+    }
+
+    #[test]
+    fn transcript_has_the_start_of_each_text() {
+        let mut seen = seen(&"å".repeat(SHOWN + 1));
+        let page = seen.transcript();
+        assert!(page.starts_with("\n`report`:\n\n~~~text\nSTILL WORKING\n~~~\n"), "{page}");
+        assert!(page.ends_with("å\n[… 2 more bytes]\n~~~\n"), "{page}");
+        seen.results.pop();
+        assert!(seen.transcript().ends_with("The host ended at the question of `onboard`.\n"));
+    }
+
+    #[test]
+    fn transcript_has_no_ids() {
+        let (task, token) = ("0".repeat(32), "aA_-".repeat(40));
+        let text = format!("not_yet (task t_{task}). Open http://127.0.0.1:1/ask/{token} or t_{task}");
+        assert_eq!(without_ids(&text), "not_yet (task t_…). Open http://127.0.0.1:1/ask/… or t_…");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What the servers and workers of benchmarks and chaos share.
 
+pub mod figures;
 pub mod rows;
 pub mod store;
 

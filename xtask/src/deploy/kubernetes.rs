@@ -55,7 +55,7 @@ fn three_replicas_are_rolled_one_by_one_with_none_missing() {
 #[test]
 fn probes_ask_routes_that_there_are_and_only_readiness_asks_the_store() {
     let deployment = manifest("deployment");
-    let served = text("crates/antiphon/src/server/health.rs");
+    let served = text("crates/antiphon/src/server/http/health.rs");
     for (probe, path) in
         [("startupProbe", "/livez"), ("livenessProbe", "/livez"), ("readinessProbe", "/readyz")]
     {

@@ -18,7 +18,7 @@ use crate::{
     print::clean,
 };
 
-/// A field of a tool's arguments and its flag. `name` is `None` if the field's name cannot be a flag.
+/// One field of the tool's arguments, and its flag. `name` is `None` if the field's name cannot be a flag.
 #[derive(Clone, Debug)]
 pub(crate) struct Flag {
     pub(crate) field: Field,

@@ -222,7 +222,9 @@ fn hint(error: &anyhow::Error) {
         return;
     };
     if data["requiredCapabilities"].get("sampling").is_some() {
-        eprintln!("hint: the tool needs a model; set one with `--model` or `--model-url`");
+        eprintln!(
+            "hint: the tool needs a model; set one with `--model` or `--model-url`, or answer yourself with `--samples hand`"
+        );
     }
 }
 

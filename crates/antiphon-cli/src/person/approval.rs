@@ -1,13 +1,23 @@
-//! Asks the user to approve sampling requests.
+//! Asks the user to approve sampling requests, or to answer them in place of a model.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicBool, Ordering},
+};
 
-use antiphon_host::{Approval, BoxFuture, Refused};
-use antiphon_llm::{Reply, Request};
+use antiphon_host::{Approval, BoxFuture, Refused, Shown};
+use antiphon_llm::{Error, Model, Reply, Request, SCHEMA_TOOL, ToolChoice, ToolDefinition};
 use serde_json::{Value, json};
 
-use super::{Person, Samples, prompt::pick, terminal::Asked};
-use crate::print::clean;
+use super::{
+    Person, Samples,
+    field::Field,
+    forms::fill_in,
+    hand,
+    prompt::{choose, pick},
+    terminal::Asked,
+};
+use crate::print::{clean, first_line};
 
 /// Shows sampling requests to the user for approval.
 pub(super) struct Approving {
@@ -50,7 +60,7 @@ impl Approval for Approving {
             match person.0.samples {
                 Samples::Allow => return Ok(request),
                 Samples::Ask if self.always.load(Ordering::Relaxed) => return Ok(request),
-                Samples::Refuse => {}
+                Samples::Refuse | Samples::Hand => {}
                 Samples::Ask if !person.is_present() => {
                     let (server, model) = (person.server(), clean(&self.model));
                     person.miss(format!(
@@ -59,7 +69,13 @@ impl Approval for Approving {
                     return Err(Refused);
                 }
                 Samples::Ask => {
-                    let shown = show(&request, person.server(), &self.model);
+                    let head = format!(
+                        "{} asks the model `{}`, for {} tokens at most:",
+                        person.server(),
+                        self.model,
+                        request.max_tokens
+                    );
+                    let shown = show(&request, head);
                     if self.agreed(shown, "Send it to the model?", vec![ONCE, ALWAYS, REFUSE]).await {
                         return Ok(request);
                     }
@@ -103,14 +119,125 @@ impl Approval for Nobody {
     }
 }
 
+/// The user as a model. The same value must be the model and the approval of a host, because only an approval can
+/// reject a request.
+#[derive(Clone, Debug)]
+pub(super) struct ByHand {
+    person: Person,
+    /// Replies that the host has not taken yet.
+    replies: Arc<Mutex<Vec<(Request, Reply)>>>,
+}
+
+impl ByHand {
+    pub(super) fn new(person: Person) -> Self {
+        Self { person, replies: Arc::default() }
+    }
+
+    /// Shows a request to the user. Returns `None` if the user rejects it.
+    async fn ask(&self, request: &Request) -> Option<Reply> {
+        let head =
+            format!("{} asks a model, for {} tokens at most:", self.person.server(), request.max_tokens);
+        let (shown, request) = (show(request, head), request.clone());
+        let answered = self.person.terminal().ask(move || {
+            eprintln!("\n{shown}");
+            answer(&request)
+        });
+        match answered.await {
+            Asked::Answered(reply) => reply,
+            Asked::Closed | Asked::Interrupted => None,
+        }
+    }
+}
+
+impl Approval for ByHand {
+    fn request(&self, request: Request) -> BoxFuture<'_, Result<Request, Refused>> {
+        Box::pin(async move {
+            let Some(reply) = self.ask(&request).await else {
+                self.person.decline();
+                return Err(Refused);
+            };
+            let mut replies = self.replies.lock().unwrap_or_else(PoisonError::into_inner);
+            replies.push((request.clone(), reply));
+            drop(replies);
+            Ok(request)
+        })
+    }
+
+    fn reply<'a>(&'a self, _: &'a Request, reply: Reply) -> BoxFuture<'a, Result<Reply, Refused>> {
+        Box::pin(std::future::ready(Ok(reply)))
+    }
+}
+
+impl Model for ByHand {
+    fn reply<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, antiphon_llm::Result<Reply>> {
+        let mut replies = self.replies.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = replies.iter().position(|(of, _)| of == request);
+        let reply = at.map(|at| replies.remove(at).1);
+        drop(replies);
+        Box::pin(std::future::ready(
+            reply.ok_or_else(|| Error::Unavailable("the user did not answer".into())),
+        ))
+    }
+
+    fn name(&self) -> &str {
+        hand::NAME
+    }
+}
+
+/// Asks for the reply: the fields of a schema, a tool call, or text. Returns `None` if the user rejects the request.
+fn answer(request: &Request) -> Asked<Option<Reply>> {
+    if let Some(schema) = request.schema() {
+        let fields = Field::all(&Value::Object(schema.clone()));
+        return fill_in("The reply has these fields:", &fields)
+            .map(|shown| accepted(shown).map(|data| hand::called(SCHEMA_TOOL, data)));
+    }
+    let tools: &[ToolDefinition] =
+        if request.tool_choice == Some(ToolChoice::None) { &[] } else { &request.tools };
+    if !tools.is_empty() {
+        let mut choices: Vec<String> =
+            tools.iter().map(|tool| format!("call {}", first_line(&tool.name))).collect();
+        if request.tool_choice != Some(ToolChoice::Required) {
+            choices.push("reply with text".into());
+        }
+        match choose("What does the model do?", &choices).map(|chosen| tools.get(chosen)) {
+            Asked::Answered(Some(tool)) => return call(tool),
+            Asked::Answered(None) => {}
+            Asked::Closed => return Asked::Closed,
+            Asked::Interrupted => return Asked::Interrupted,
+        }
+    }
+    let field = json!({"properties": {"reply": {"type": "string"}}, "required": ["reply"]});
+    fill_in("Reply in place of the model:", &Field::all(&field)).map(|shown| {
+        let data = accepted(shown)?;
+        Some(hand::said(data["reply"].as_str().unwrap_or_default()))
+    })
+}
+
+/// Asks for the arguments of a tool.
+fn call(tool: &ToolDefinition) -> Asked<Option<Reply>> {
+    let fields = Field::all(&Value::Object(tool.input_schema.clone()));
+    if fields.is_empty() {
+        return Asked::Answered(Some(hand::called(&tool.name, json!({}))));
+    }
+    fill_in(&format!("The arguments of {}:", first_line(&tool.name)), &fields)
+        .map(|shown| accepted(shown).map(|data| hand::called(&tool.name, data)))
+}
+
+fn accepted(shown: Shown) -> Option<Value> {
+    match shown {
+        Shown::Accept(data) => Some(data),
+        _ => None,
+    }
+}
+
 /// The maximum number of characters of a text that are shown for approval.
 const LONGEST: usize = 600;
 /// The maximum number of messages that are shown for approval.
 const LAST: usize = 3;
 
-fn show(request: &Request, server: &str, model: &str) -> String {
-    let mut lines =
-        vec![format!("{server} asks the model `{model}`, for {} tokens at most:", request.max_tokens)];
+/// Formats a sampling request for the user, with `head` as the first line.
+fn show(request: &Request, head: String) -> String {
+    let mut lines = vec![head];
     if let Some(prompt) = &request.system_prompt {
         lines.push(format!("system: {}", clipped(prompt)));
     }

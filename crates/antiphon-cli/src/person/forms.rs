@@ -29,7 +29,8 @@ pub(crate) async fn fill(person: &Person, message: String, fields: Vec<Field>) -
     }
 }
 
-fn fill_in(message: &str, fields: &[Field]) -> Asked<Shown> {
+/// Shows a message and asks for the values of `fields`. It blocks.
+pub(super) fn fill_in(message: &str, fields: &[Field]) -> Asked<Shown> {
     eprintln!("\n{message}");
     if fields.is_empty() {
         return confirm();

@@ -5,6 +5,7 @@ mod approval;
 mod board;
 pub(crate) mod field;
 pub(crate) mod forms;
+pub(crate) mod hand;
 mod pages;
 mod prompt;
 pub(crate) mod screen;
@@ -22,7 +23,7 @@ use clap::{Args, ValueEnum};
 use self::{answers::Answers, terminal::Terminal};
 use crate::{
     config::ModelChoice,
-    exit::{self, Outcome},
+    exit::{self, Misused, Outcome},
     global::App,
     print::clean,
 };
@@ -49,6 +50,8 @@ pub(crate) enum Samples {
     Allow,
     /// Reject all requests.
     Refuse,
+    /// Answer each request yourself, in place of a model. It needs a terminal.
+    Hand,
 }
 
 /// The user, or the file with answers.
@@ -107,6 +110,14 @@ impl Person {
             });
         if self.0.present && self.0.answers.is_none() {
             host = host.with_form(board::KEY, board::Playing(self.clone()));
+        }
+        if answering.samples == Samples::Hand {
+            if !self.is_present() {
+                let message = "`--samples hand` needs a terminal, where you answer; use `--model` in scripts";
+                return Err(Misused(message.into()).into());
+            }
+            let hand = approval::ByHand::new(self.clone());
+            return Ok(host.with_approval(hand.clone()).with_model(hand));
         }
         if let Some(model) = answering.model.or(&app.config.model).open()? {
             host = host.with_approval(approval::Approving::new(self.clone(), model.name())).with_model(model);

@@ -149,6 +149,13 @@ pub(super) fn pick(question: &str, answers: Vec<&'static str>) -> Asked<&'static
     )
 }
 
+/// Asks the user to choose one of several items. Returns its position.
+pub(super) fn choose(question: &str, items: &[String]) -> Asked<usize> {
+    let items: Vec<String> = items.iter().map(|item| one_line(item)).collect();
+    asked(Select::new(question, items).with_help_message("arrows choose, Enter takes").raw_prompt())
+        .map(|chosen| chosen.index)
+}
+
 /// Converts the result of a prompt.
 fn asked<T>(result: Result<T, InquireError>) -> Asked<T> {
     match result {

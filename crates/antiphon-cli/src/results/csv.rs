@@ -18,7 +18,7 @@ pub(crate) fn line<'a>(cells: impl Iterator<Item = Option<&'a RawValue>>) -> Str
             _ => line.push_str(json),
         }
     }
-    // An empty line would not be a row.
+    // An empty line does not count as one row.
     if line.is_empty() {
         line.push_str("\"\"");
     }

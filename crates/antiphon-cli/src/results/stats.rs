@@ -48,7 +48,7 @@ fn shown(columns: &[ColumnStats], coloured: bool) -> String {
     print::trimmed(&table)
 }
 
-/// Returns the distribution of a column: a sparkline, or the most frequent values if there is no histogram.
+/// Returns the distribution of a column: a sparkline, or the most frequent values if the column has no histogram.
 fn spread(column: &ColumnStats) -> String {
     if !column.histogram.is_empty() {
         return sparkline(&column.histogram.iter().map(|bin| bin.count).collect::<Vec<_>>());

@@ -36,7 +36,7 @@ impl Endpoint {
         self.send(self.request(Method::GET, &format!("runs/{run}"))).await
     }
 
-    /// Requests a change of a run, and returns its result. Returns `None` if the run does not exist.
+    /// Requests one change of the run, and returns its result. Returns `None` if the run does not exist.
     pub(super) async fn change(&self, run: &str, what: &str) -> Result<Option<String>> {
         let answer = self.send(self.request(Method::POST, &format!("runs/{run}/{what}"))).await?;
         Ok(answer.as_ref().map(result))

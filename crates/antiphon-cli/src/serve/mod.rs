@@ -28,7 +28,7 @@ pub(crate) struct Serve {
     store: String,
     /// Set the encryption keys that all processes with this store share: 1=<64 hex digits>. Required for every store
     /// except memory:.
-    #[arg(long, value_name = "KEYS")]
+    #[arg(long, value_name = "KEYS", env = "ANTIPHON_KEYS", hide_env_values = true)]
     keys: Option<String>,
     /// Set the database of `institutions`: postgres://….
     #[arg(long, value_name = "URL")]

@@ -15,7 +15,7 @@ use axum::{
 };
 use futures_util::Stream;
 use serde::{Deserialize, de::DeserializeOwned};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{asks::Answer, assets, guard::Guard, refusal::Refusal, session::Wanted, sessions::Sessions};
 
@@ -33,6 +33,11 @@ pub(super) fn router(sessions: Arc<Sessions>, guard: &Guard) -> Router {
         .route("/api/connect", post(connect))
         .route("/api/session/{id}", get(session).delete(close))
         .route("/api/session/{id}/events", get(events))
+        .route("/api/session/{id}/traffic", get(traffic))
+        .route("/api/session/{id}/prompts", get(prompts))
+        .route("/api/session/{id}/prompt", post(prompt))
+        .route("/api/session/{id}/resources", get(resources))
+        .route("/api/session/{id}/resource", post(resource))
         .route("/api/session/{id}/call", post(call))
         .route("/api/call/{id}/cancel", post(cancel))
         .route("/api/call/{id}/viewer", post(viewer))
@@ -104,9 +109,65 @@ async fn events(
     headers: HeaderMap,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Refusal> {
     let session = sessions.find(&id)?;
-    let last = headers.get("last-event-id").and_then(|last| last.to_str().ok()?.parse().ok());
-    let events = session.feed.listen(last.unwrap_or(0));
+    let events = session.feed.listen(last_event(&headers));
     Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
+}
+
+/// Sends the JSON-RPC messages of the connection, and the lines of its program's standard error.
+async fn traffic(
+    State(sessions): Shared,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Refusal> {
+    let session = sessions.find(&id)?;
+    let events = session.traffic.listen(last_event(&headers));
+    Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
+}
+
+fn last_event(headers: &HeaderMap) -> u64 {
+    let last = headers.get("last-event-id").and_then(|last| last.to_str().ok()?.parse().ok());
+    last.unwrap_or(0)
+}
+
+async fn prompts(State(sessions): Shared, Path(id): Path<String>) -> Result<Json<Value>, Refusal> {
+    Ok(Json(sessions.find(&id)?.prompts().await?))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Prompt {
+    name: String,
+    #[serde(default)]
+    arguments: Map<String, Value>,
+}
+
+async fn prompt(
+    State(sessions): Shared,
+    Path(id): Path<String>,
+    Body(wanted): Body<Prompt>,
+) -> Result<Json<Value>, Refusal> {
+    let session = sessions.find(&id)?;
+    let got = session.connection.prompt(&wanted.name, Value::Object(wanted.arguments)).await;
+    Ok(Json(json!(got.map_err(anyhow::Error::from)?)))
+}
+
+async fn resources(State(sessions): Shared, Path(id): Path<String>) -> Result<Json<Value>, Refusal> {
+    Ok(Json(sessions.find(&id)?.resources().await?))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Resource {
+    uri: String,
+}
+
+async fn resource(
+    State(sessions): Shared,
+    Path(id): Path<String>,
+    Body(wanted): Body<Resource>,
+) -> Result<Json<Value>, Refusal> {
+    let read = sessions.find(&id)?.connection.read(&wanted.uri).await;
+    Ok(Json(json!(read.map_err(anyhow::Error::from)?)))
 }
 
 async fn call(

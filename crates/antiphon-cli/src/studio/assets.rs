@@ -8,7 +8,7 @@ const SCRIPT: &str = "text/javascript; charset=utf-8";
 const IMAGE: &str = "image/svg+xml";
 
 /// Path, content type and text of each file.
-const FILES: [(&str, &str, &str); 14] = [
+const FILES: [(&str, &str, &str); 15] = [
     ("/", HTML, include_str!("assets/index.html")),
     ("/style.css", STYLE, include_str!("assets/style.css")),
     ("/timeline.css", STYLE, include_str!("assets/timeline.css")),
@@ -20,6 +20,7 @@ const FILES: [(&str, &str, &str); 14] = [
     ("/components.js", SCRIPT, include_str!("assets/components.js")),
     ("/dom.js", SCRIPT, include_str!("assets/dom.js")),
     ("/form.js", SCRIPT, include_str!("assets/form.js")),
+    ("/inspect.js", SCRIPT, include_str!("assets/inspect.js")),
     ("/result.js", SCRIPT, include_str!("assets/result.js")),
     ("/sample.js", SCRIPT, include_str!("assets/sample.js")),
     ("/timeline.js", SCRIPT, include_str!("assets/timeline.js")),

@@ -150,7 +150,7 @@ fn hint(error: &Error) -> Option<&'static str> {
         }
         // The method does not exist, or the client did not declare sampling.
         Error::Server { code: -32601 | -32021, .. } => {
-            "If the tool needs a model, start `antiphon studio` with `--model` or `--model-url`."
+            "If the tool needs a model, start `antiphon studio` with `--model` or `--model-url`, or reply yourself with `--samples hand`."
         }
         _ => return None,
     })

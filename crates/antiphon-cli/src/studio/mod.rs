@@ -20,11 +20,11 @@ use std::{
 
 use antiphon::http::ServeConfig;
 use anyhow::{Context as _, Result};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde_json::json;
 use tokio::net::TcpListener;
 
-use self::sessions::Sessions;
+use self::{session::Sampler, sessions::Sessions};
 use crate::{
     config::ModelChoice, doorway::Doorway, exit::Outcome, global::App, print, target::ConnectionArgs,
 };
@@ -36,7 +36,8 @@ use crate::{
 #[command(after_help = "Examples:
   antiphon studio
   antiphon studio http://127.0.0.1:8000/mcp --model-url http://127.0.0.1:8080/v1
-  antiphon studio 'npx -y @modelcontextprotocol/server-everything' --no-open")]
+  antiphon studio 'npx -y @modelcontextprotocol/server-everything' --no-open
+  antiphon studio 'cargo run --quiet' --samples hand")]
 pub(crate) struct Studio {
     /// The server to connect to first: its name in the configuration, its URL, or a program with its arguments, in
     /// quotes.
@@ -48,15 +49,31 @@ pub(crate) struct Studio {
     /// Print the URL, and do not open a browser.
     #[arg(long)]
     no_open: bool,
+    /// Choose how to answer sampling requests.
+    #[arg(long, value_enum, default_value_t = Samples::Ask, help_heading = "Questions")]
+    samples: Samples,
     #[command(flatten)]
     reach: ConnectionArgs,
     #[command(flatten)]
     model: ModelChoice,
 }
 
+/// How to answer sampling requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Samples {
+    /// Show each request, and send it to the model after approval.
+    Ask,
+    /// Reply to each request yourself, in place of a model.
+    Hand,
+}
+
 impl Studio {
     pub(crate) async fn run(self, app: &App) -> Result<Outcome> {
-        let model = self.model.or(&app.config.model).open()?;
+        let sampler = if self.samples == Samples::Hand {
+            Sampler::Hand
+        } else {
+            self.model.or(&app.config.model).open()?.map_or(Sampler::None, Sampler::Model)
+        };
         if let Some(server) = &self.server {
             // Report an unknown server here, before the web page is opened.
             crate::config::Definition::find(server, &app.config)?;
@@ -69,7 +86,7 @@ impl Studio {
         let token = token()?;
         let url = format!("http://{address}/?token={token}");
         let first = self.server.map(|server| (server, self.reach));
-        let sessions = Arc::new(Sessions::new(app, model, first));
+        let sessions = Arc::new(Sessions::new(app, sampler, first));
         let router = api::router(sessions, &guard::Guard::new(address.port(), token));
         print::print(app.json, &json!({"url": url}), || url.clone());
         // Keep the file until the end, because the browser can open it late.

@@ -4,7 +4,7 @@ use std::{
     fmt,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Instant,
 };
@@ -17,6 +17,7 @@ use super::{
     asks::{Action, Asks},
     feed::Feed,
 };
+use crate::person::hand;
 
 /// The questions of a session for the user. A clone is a handle to the same questions.
 #[derive(Clone)]
@@ -33,18 +34,23 @@ struct Inner {
     lets_through: AtomicU64,
     /// Sampling requests that the model is processing, with their question IDs on the web page.
     sampling: Mutex<Vec<Sampling>>,
+    /// Whether the user replies in place of a model.
+    by_hand: AtomicBool,
 }
 
 struct Sampling {
     request: Request,
     ask: String,
     review: bool,
+    /// The reply that the user wrote.
+    written: Option<Reply>,
 }
 
 impl PendingQuestions {
     pub(super) fn new(feed: Arc<Feed>, asks: Arc<Asks>) -> Self {
         let (call, lets_through) = (AtomicU64::new(0), AtomicU64::new(0));
-        let inner = Inner { feed, asks, call, lets_through, sampling: Mutex::default() };
+        let by_hand = AtomicBool::new(false);
+        let inner = Inner { feed, asks, call, lets_through, sampling: Mutex::default(), by_hand };
         Self { inner: Arc::new(inner) }
     }
 
@@ -62,6 +68,12 @@ impl PendingQuestions {
     /// Wraps a model, so that its replies are shown on the web page.
     pub(super) fn watched(&self, model: Arc<dyn Model>) -> Watched {
         Watched { model, questions: self.clone() }
+    }
+
+    /// Lets the user reply to sampling requests. Returns the model that returns these replies.
+    pub(super) fn by_hand(&self) -> Arc<dyn Model> {
+        self.inner.by_hand.store(true, Ordering::SeqCst);
+        Arc::new(ByHand(self.clone()))
     }
 
     fn sampling(&self) -> std::sync::MutexGuard<'_, Vec<Sampling>> {
@@ -118,8 +130,15 @@ impl Approval for PendingQuestions {
             let call = self.inner.call.load(Ordering::SeqCst);
             let in_call = call != 0;
             let mut question = json!({"kind": "sample", "request": request, "inCall": in_call});
-            let mut review = false;
-            if in_call && lets_through.load(Ordering::SeqCst) == call {
+            let (mut review, mut written) = (false, None);
+            if self.inner.by_hand.load(Ordering::SeqCst) {
+                question["byHand"] = json!(true);
+                let answer = asks.ask(&id, question).await.ok_or(Refused)?;
+                if answer.action != Action::Accept {
+                    return Err(Refused);
+                }
+                written = Some(written_reply(answer.content));
+            } else if in_call && lets_through.load(Ordering::SeqCst) == call {
                 question["ask"] = json!(id);
                 question["unseen"] = json!(true);
                 feed.tell("ask", question);
@@ -135,7 +154,7 @@ impl Approval for PendingQuestions {
                 }
                 review = answer.review;
             }
-            self.sampling().push(Sampling { request: request.clone(), ask: id, review });
+            self.sampling().push(Sampling { request: request.clone(), ask: id, review, written });
             Ok(request)
         })
     }
@@ -183,6 +202,37 @@ impl Model for Watched {
 
     fn name(&self) -> &str {
         self.model.name()
+    }
+}
+
+/// The user as a model.
+struct ByHand(PendingQuestions);
+
+impl Model for ByHand {
+    fn reply<'a>(&'a self, request: &'a Request) -> BoxFuture<'a, antiphon_llm::Result<Reply>> {
+        let sampling = self.0.sampling();
+        let written = sampling.iter().find(|it| it.request == *request).and_then(|it| it.written.clone());
+        drop(sampling);
+        let missing = || antiphon_llm::Error::Unavailable("the user did not reply".into());
+        Box::pin(std::future::ready(written.ok_or_else(missing)))
+    }
+
+    fn name(&self) -> &str {
+        hand::NAME
+    }
+}
+
+impl fmt::Debug for ByHand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ByHand").finish_non_exhaustive()
+    }
+}
+
+/// Returns the reply in an answer of the web page: `{"text": …}`, or `{"tool": …, "input": {…}}`.
+fn written_reply(mut content: Value) -> Reply {
+    match content["tool"].as_str().map(str::to_owned) {
+        Some(tool) => hand::called(&tool, content["input"].take()),
+        None => hand::said(content["text"].as_str().unwrap_or_default()),
     }
 }
 

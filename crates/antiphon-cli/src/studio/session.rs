@@ -5,14 +5,14 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use antiphon_host::{Connection, Event, HostLimits, model::Tool};
+use antiphon_host::{Connection, Direction, Event, HostLimits, model::Tool};
 use antiphon_llm::Model;
 use antiphon_transport::revision::Revision;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use super::{asks::Asks, call, feed::Feed, questions::PendingQuestions, refusal::Refusal, viewer::Viewer};
-use crate::{global::App, target::Target};
+use crate::{global::App, person::hand, print::clean, secrets, target::Target};
 
 /// The maximum number of rounds. It is high, because the user can cancel an endless call.
 const ROUNDS: u32 = 1_000;
@@ -24,12 +24,35 @@ pub(super) struct Session {
     pub(super) server: String,
     pub(super) connection: Connection,
     pub(super) feed: Arc<Feed>,
+    /// Messages and standard error. They have a separate feed, so that they do not displace the events of runs.
+    pub(super) traffic: Arc<Feed>,
     pub(super) asks: Arc<Asks>,
     pub(super) questions: PendingQuestions,
     pub(super) viewer: Viewer,
     model: Option<String>,
+    by_hand: bool,
     running: Mutex<Option<Running>>,
     calls: AtomicU64,
+}
+
+/// The answer to sampling requests.
+pub(super) enum Sampler {
+    /// The host does not declare sampling.
+    None,
+    Model(Arc<dyn Model>),
+    /// The user replies on the web page.
+    Hand,
+}
+
+impl Sampler {
+    /// Returns the name of the model, if sampling is declared.
+    pub(super) fn name(&self) -> Option<&str> {
+        match self {
+            Self::None => None,
+            Self::Model(model) => Some(model.name()),
+            Self::Hand => Some(hand::NAME),
+        }
+    }
 }
 
 struct Running {
@@ -52,14 +75,15 @@ pub(super) struct Wanted {
 impl Session {
     pub(super) async fn connect(
         app: &App,
-        model: Option<Arc<dyn Model>>,
+        sampler: &Sampler,
         id: String,
         target: &Target,
     ) -> anyhow::Result<Self> {
-        let feed = Arc::new(Feed::new());
+        let (feed, traffic) = (Arc::new(Feed::new()), Arc::new(Feed::new()));
         let asks = Arc::new(Asks::new(&id, Arc::clone(&feed)));
         let questions = PendingQuestions::new(Arc::clone(&feed), Arc::clone(&asks));
-        let strays = Arc::clone(&feed);
+        let (strays, frames, errors) = (Arc::clone(&feed), Arc::clone(&traffic), Arc::clone(&traffic));
+        let verbose = app.verbose;
         let mut host = App::host()
             .with_forms(questions.clone())
             .with_pages(questions.clone())
@@ -68,12 +92,29 @@ impl Session {
                 let line = json!({"level": "warning", "logger": null, "data": App::describe(stray)});
                 strays.tell("log", line);
             })
+            .with_frames(move |frame| {
+                let sent = frame.direction == Direction::Sent;
+                frames.tell("frame", json!({"sent": sent, "message": frame.message}));
+            })
+            .with_standard_error(move |line| {
+                if verbose {
+                    eprintln!("{}", clean(line));
+                }
+                errors.tell("stderr", json!({"line": secrets::in_output(line)}));
+            })
             .with_limits(HostLimits::default().with_rounds(ROUNDS));
+        let model = match sampler {
+            Sampler::None => None,
+            Sampler::Model(model) => Some(Arc::clone(model)),
+            Sampler::Hand => Some(questions.by_hand()),
+        };
+        let by_hand = matches!(sampler, Sampler::Hand);
         let name = model.as_ref().map(|model| model.name().to_owned());
         if let Some(model) = model {
             host = host.with_model(questions.watched(model)).with_approval(questions.clone());
         }
-        let connection = app.connect(target, host).await?;
+        // The standard error must be piped, even if it is also shown.
+        let connection = app.connect_piped(target, host).await?;
         let info = connection.server().await;
         if is_legacy(&info.revision) && info.capabilities.get("logging").is_some() {
             // If this fails, only log messages are missing.
@@ -81,7 +122,20 @@ impl Session {
         }
         let (server, viewer) = (target.server.clone(), Viewer::new(target, &app.config)?);
         let (running, calls) = (Mutex::default(), AtomicU64::new(0));
-        Ok(Self { id, server, connection, feed, asks, questions, viewer, model: name, running, calls })
+        Ok(Self {
+            id,
+            server,
+            connection,
+            feed,
+            traffic,
+            asks,
+            questions,
+            viewer,
+            model: name,
+            by_hand,
+            running,
+            calls,
+        })
     }
 
     /// Describes the server and its tools.
@@ -104,10 +158,32 @@ impl Session {
             "legacy": is_legacy(&info.revision),
             "capabilities": info.capabilities,
             "model": self.model,
+            "byHand": self.by_hand,
             "tools": tools,
             "running": running,
             "asks": asks,
         }))
+    }
+
+    /// Returns the prompts of the server.
+    pub(super) async fn prompts(&self) -> anyhow::Result<Value> {
+        let info = self.connection.server().await;
+        Ok(match info.capabilities.get("prompts") {
+            Some(_) => json!(self.connection.prompts().await?),
+            None => json!([]),
+        })
+    }
+
+    /// Returns the resources and the resource templates of the server.
+    pub(super) async fn resources(&self) -> anyhow::Result<Value> {
+        let info = self.connection.server().await;
+        if info.capabilities.get("resources").is_none() {
+            return Ok(json!({"resources": [], "templates": []}));
+        }
+        let resources = self.connection.resources().await?;
+        // A server can have resources, and no method for templates.
+        let templates = self.connection.resource_templates().await.unwrap_or_default();
+        Ok(json!({"resources": resources, "templates": templates}))
     }
 
     /// Starts a call. Only one call can run, because a question in a session does not name its call.
@@ -151,6 +227,8 @@ impl Session {
         }
         self.feed.tell("closed", json!({}));
         self.feed.close();
+        self.traffic.tell("closed", json!({}));
+        self.traffic.close();
         self.connection.clone().close().await;
     }
 
@@ -174,6 +252,8 @@ fn listener(feed: Arc<Feed>) -> impl Fn(Event) + Send + Sync + 'static {
             feed.tell("log", json!({"level": level, "logger": logger, "data": data}));
         }
         Event::ToolsChanged => feed.tell("tools-changed", json!({})),
+        Event::PromptsChanged => feed.tell("prompts-changed", json!({})),
+        Event::ResourcesChanged => feed.tell("resources-changed", json!({})),
         Event::Reconnected => feed.tell("reconnected", json!({})),
         Event::PageComplete { .. } => feed.tell("visited", json!({})),
         _ => {}

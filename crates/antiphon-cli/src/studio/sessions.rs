@@ -6,13 +6,15 @@ use std::{
     time::Duration,
 };
 
-use antiphon_llm::Model;
 use antiphon_transport::revision::Revision;
 use axum::http::StatusCode;
 use clap::ValueEnum as _;
 use serde_json::{Value, json};
 
-use super::{refusal::Refusal, session::Session};
+use super::{
+    refusal::Refusal,
+    session::{Sampler, Session},
+};
 use crate::{
     config::{Config, Kind},
     exit::Misused,
@@ -30,21 +32,17 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The connections of the web page, and the settings for new ones.
 pub(super) struct Sessions {
     app: App,
-    model: Option<Arc<dyn Model>>,
+    sampler: Sampler,
     /// The server from the command line, and its connection options. Its token is not sent to other servers.
     first: Option<(String, ConnectionArgs)>,
     open: Mutex<BTreeMap<String, Arc<Session>>>,
 }
 
 impl Sessions {
-    pub(super) fn new(
-        app: &App,
-        model: Option<Arc<dyn Model>>,
-        first: Option<(String, ConnectionArgs)>,
-    ) -> Self {
+    pub(super) fn new(app: &App, sampler: Sampler, first: Option<(String, ConnectionArgs)>) -> Self {
         let App { json, verbose, interactive, config } = app;
         let app = App { json: *json, verbose: *verbose, interactive: *interactive, config: config.clone() };
-        Self { app, model, first, open: Mutex::default() }
+        Self { app, sampler, first, open: Mutex::default() }
     }
 
     /// Returns the configured servers, without their secrets.
@@ -66,7 +64,8 @@ impl Sessions {
             "servers": servers,
             "first": self.first.as_ref().map(|(server, _)| server),
             "revision": revision.map(ProtocolChoice::version),
-            "model": self.model.as_deref().map(Model::name),
+            "model": self.sampler.name(),
+            "hand": matches!(self.sampler, Sampler::Hand),
         })
     }
 
@@ -89,7 +88,7 @@ impl Sessions {
         reach.revision = revision.map(choice).transpose()?;
         self.make_room().await?;
         let target = Target { server: server.trim().to_owned(), reach };
-        let connecting = Session::connect(&self.app, self.model.clone(), new_id()?, &target);
+        let connecting = Session::connect(&self.app, &self.sampler, new_id()?, &target);
         let session = match tokio::time::timeout(PATIENCE, connecting).await {
             Ok(Ok(session)) => Arc::new(session),
             Ok(Err(error)) if error.is::<Misused>() => {

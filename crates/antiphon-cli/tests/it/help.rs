@@ -62,6 +62,7 @@ async fn command_alone_lists_what_it_can_do() {
       runs         List, show, retry, cancel and delete the runs of a server
       seal         Inspect a sealed state (`requestState`) with its encryption key
       new          Create a project: a server, a test and a Dockerfile
+      dev          Build a server when its sources change, and replace it behind an open connection
       pack         Create an MCP bundle (`.mcpb`) from the project in the working folder
       install      Add a server to the configuration of a host, or list the servers of the hosts
       uninstall    Remove a server from the configuration of a host
@@ -255,7 +256,7 @@ async fn help_of_the_commands_is_as_it_should_be() {
               Overwrite an existing file
 
           --resume
-              Continue an interrupted export. If there is none, start a new one
+              Continue an interrupted export. Otherwise start a new one
 
           --sort <COLUMN,…>
               Sort by these columns, the first one first. `-name` or `name:desc` sorts in descending
@@ -487,7 +488,7 @@ async fn help_of_the_commands_is_as_it_should_be() {
           --store <URL>     Set the store that replicas share: memory:, or with the feature `backends`
                             postgres://…, redis://… or nats://… [default: memory:]
           --keys <KEYS>     Set the encryption keys that all processes with this store share: 1=<64 hex
-                            digits>. Required for every store except memory:
+                            digits>. Required for every store except memory: [env: ANTIPHON_KEYS]
           --database <URL>  Set the database of `institutions`: postgres://…
       -h, --help            Print help
 

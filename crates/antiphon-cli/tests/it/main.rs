@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod connect;
+mod dev;
 mod doctor;
 mod ground;
 mod help;

@@ -48,7 +48,8 @@ async fn project_is_rendered_for_its_transport() {
     # A workspace of its own, wherever its folder is.
     [workspace]
     "#);
-    assert!(read("my-hello/src/main.rs").contains("my_hello::server().build()?.serve_stdio()"));
+    let program = read("my-hello/src/main.rs");
+    assert!(program.contains("my_hello::server();") && program.contains("server.build()?.serve_stdio()"));
     assert!(read("my-hello/README.md").contains("It is built from Antiphon's source"));
     for file in ["src/lib.rs", "README.md", "tests/greet.rs"] {
         assert!(read(&format!("my-hello/{file}")).contains("with_asking"), "{file}");

@@ -170,7 +170,7 @@ async fn tool_that_wants_a_model_where_there_is_none_says_how_to_choose_one() {
     let url = serve(&server()).await;
     let said = antiphon(&["call", &url, "say"]).await.ended(1);
     insta::assert_snapshot!(said.err, @"
-    hint: the tool needs a model; set one with `--model` or `--model-url`
+    hint: the tool needs a model; set one with `--model` or `--model-url`, or answer yourself with `--samples hand`
     error: the server answered with error -32021: the client has not declared `sampling`, and the server has no model; add one with `ServerBuilder::with_model`
     ");
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use antiphon::{prelude::*, task::TaskPolicy};
+use antiphon::{prelude::*, sampling::ToolDefinition, task::TaskPolicy};
 use serde_json::{Value, json};
 
 use crate::{
@@ -117,6 +117,74 @@ async fn a_person_looks_at_samples_and_pages_before_they_go_out() {
     pane.press(&["Down", "Enter"]);
     let screen = pane.wait_for("[ended");
     assert!(screen.contains("signed in\n[ended 0]"), "{screen}");
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Weather {
+    city: String,
+    /// In degrees Celsius
+    warmth: i32,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Look {
+    /// Where to look
+    place: String,
+}
+
+/// A tool that asks a model for text, data and a tool call.
+async fn forecast(ctx: &Ctx, _: ()) -> Result<String> {
+    let word = ctx.sample("Say a word").await?.text();
+    let Weather { city, warmth } = ctx.sample_schema("How is the weather?").await?.parsed;
+    let tools = [ToolDefinition::of::<Look>("look_up"), ToolDefinition::of::<Look>("look_down")];
+    let looked = ctx.sample("Where do you look?").tools(tools).await?;
+    let call = &looked.calls[0];
+    let Look { place } = serde_json::from_value(call.arguments.clone().into())?;
+    Ok(format!("{word}, {city} {warmth}, {} {place}", call.name))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_person_answers_samples_in_place_of_a_model() {
+    let server = Server::builder("sky", "1.0.0").tool(Tool::new("forecast", "Forecasts", forecast));
+    let url = serve(&server.build().unwrap()).await;
+    for revision in crate::support::BOTH {
+        let call = ["call", "--revision", revision, "--samples", "hand", &url, "forecast"];
+        let Some(pane) = Pane::run(&call) else { return };
+        let screen = pane.wait_for("Reply in place of the model:");
+        assert!(screen.contains("asks a model") && screen.contains("user: Say a word"), "{screen}");
+        pane.keep("hand");
+        pane.write("hello");
+        pane.press(&["Enter"]);
+        pane.wait_for("The reply has these fields:");
+        pane.write("Bern");
+        pane.press(&["Enter"]);
+        pane.wait_for("In degrees Celsius");
+        pane.write("21");
+        pane.press(&["Enter"]);
+        pane.wait_for("Send it?");
+        pane.press(&["Enter"]);
+        let screen = pane.wait_for("What does the model do?");
+        assert!(screen.contains("call look_up") && screen.contains("reply with text"), "{screen}");
+        pane.press(&["Down", "Enter"]);
+        pane.wait_for("The arguments of look_down:");
+        pane.write("ground");
+        pane.press(&["Enter"]);
+        let screen = pane.wait_for("[ended");
+        assert!(screen.contains("hello, Bern 21, look_down ground\n[ended 0]"), "{screen}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_person_can_reject_a_sample_and_needs_a_terminal_to_answer() {
+    let url = serve(&talk::server()).await;
+    let refused = crate::support::antiphon(&["call", "--samples", "hand", &url, "say"]).await.ended(2);
+    assert!(refused.err.contains("needs a terminal"), "{}", refused.err);
+    let Some(pane) = Pane::run(&["call", "--samples", "hand", &url, "say"]) else { return };
+    pane.wait_for("Reply in place of the model:");
+    pane.press(&["Escape"]);
+    pane.wait_for("Leave the form?");
+    pane.press(&["Enter"]);
+    pane.wait_for("[ended 5]");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -7,6 +7,8 @@ use rmcp::{
     model::{CancelledNotificationParam, ClientRequest, RequestId},
     service::{Peer, PeerRequestOptions, ServiceError},
 };
+#[cfg(feature = "proxy")]
+use serde::Deserialize as _;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -26,6 +28,9 @@ pub(crate) struct Options {
     pub(crate) log_level: Option<String>,
     /// Whether to wait for the response without a timeout.
     pub(crate) patient: bool,
+    /// The capabilities that a 2026-07-28 request declares instead of those of the host.
+    #[cfg(feature = "proxy")]
+    pub(crate) capabilities: Option<Value>,
 }
 
 /// The response of a server.
@@ -73,6 +78,8 @@ async fn exchange(
         Some(timeout) => PeerRequestOptions::with_timeout(timeout),
         None => PeerRequestOptions::no_options(),
     };
+    #[cfg(feature = "proxy")]
+    let sent = declaring(sent, options.capabilities.as_ref().filter(|_| is_modern(peer)));
     // A program that prints to its standard output can make its own response unreadable.
     // Lines from before the request, such as a banner, are not the cause.
     let strays = inner.answering.events.strays();
@@ -106,6 +113,17 @@ async fn exchange(
     abandoned.id = None;
     let value = serde_json::to_value(answer.map_err(failed)?).map_err(|error| malformed(&error))?;
     Ok(Answer { value, listening })
+}
+
+/// Sets the capabilities that a 2026-07-28 request declares.
+#[cfg(feature = "proxy")]
+fn declaring(mut options: PeerRequestOptions, capabilities: Option<&Value>) -> PeerRequestOptions {
+    if let Some(Ok(capabilities)) = capabilities.map(rmcp::model::ClientCapabilities::deserialize) {
+        let mut meta = rmcp::model::RequestMetaObject::default();
+        meta.set_client_capabilities(capabilities);
+        options.meta = Some(meta);
+    }
+    options
 }
 
 /// Returns the MCP name of a method that has another internal name, because the SDK would parse it wrongly.

@@ -97,7 +97,12 @@ impl Connection {
 
     /// Sends a request whose arguments can also be required in headers. The schema of a tool defines these arguments,
     /// and the transport stores the schemas of tools that were listed over it.
-    async fn send_with_headers(&self, method: &str, params: Value, options: &Options) -> Result<Answer> {
+    pub(crate) async fn send_with_headers(
+        &self,
+        method: &str,
+        params: Value,
+        options: &Options,
+    ) -> Result<Answer> {
         let again = (method == "tools/call").then(|| params.clone());
         match (self.ask(method, params, options).await, again) {
             (Err(Error::Server { code: HEADER_MISMATCH, .. }), Some(params)) => {

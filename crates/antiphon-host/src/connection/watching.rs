@@ -41,7 +41,7 @@ fn filter(server: Option<&ServerPeerInfo>, answering: &Answering) -> Subscriptio
     let Some(server) = server else { return filter };
     let capabilities = &server.capabilities;
     let changes =
-        |declared: Option<bool>| (declared == Some(true) && answering.events.is_heard()).then_some(true);
+        |declared: Option<bool>| (declared == Some(true) && answering.watches_lists()).then_some(true);
     filter.tools_list_changed = changes(capabilities.tools.as_ref().and_then(|tools| tools.list_changed));
     filter.prompts_list_changed =
         changes(capabilities.prompts.as_ref().and_then(|prompts| prompts.list_changed));

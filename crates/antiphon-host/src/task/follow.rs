@@ -51,6 +51,11 @@ impl<'a> Follow<'a> {
             answered => answered?,
         };
         let info = self.task.complete(read("tasks/get", &detail)?);
+        #[cfg(feature = "proxy")]
+        if self.connection.answering().forward.is_some() {
+            // A proxy passes the state on as progress.
+            self.connection.answering().events.tell(crate::event::Event::Task(info.clone()));
+        }
         Ok(Seen { info, detail, modern })
     }
 
@@ -109,6 +114,46 @@ impl<'a> Follow<'a> {
                 (claim, answer) = inputs.next() => self.give(claim, answer).await?,
                 () = pace.rest(&seen.info) => {}
             }
+        }
+    }
+
+    /// Polls a 2026-07-28 task until it has ended, or asks a question whose key is not in `given`. Calls `tell` with each
+    /// state.
+    #[cfg(feature = "proxy")]
+    pub(super) async fn stage(
+        &mut self,
+        given: &[String],
+        tell: impl Fn(&TaskInfo) + Send,
+    ) -> Result<super::Stage> {
+        let (connection, task) = (self.connection, self.task);
+        let mut pace = Pace::new(connection.answering().events.tasks(), &task.id, connection.limits());
+        loop {
+            let seen = self.look().await?;
+            tell(&seen.info);
+            match seen.info.status {
+                TaskStatus::Cancelled => return Err(Error::TaskCancelled { id: task.id.clone() }),
+                TaskStatus::Completed => return Ok(super::Stage::Done(field(&seen.detail, "result"))),
+                TaskStatus::Failed => return Err(failure(&seen)),
+                TaskStatus::InputRequired => {
+                    let mut requests = requests_in(&seen.detail);
+                    requests.retain(|key, _| !given.contains(key));
+                    if !requests.is_empty() {
+                        return Ok(super::Stage::Asks(requests));
+                    }
+                }
+                TaskStatus::Working => {}
+            }
+            pace.rest(&seen.info).await;
+        }
+    }
+
+    /// Sends answers to a 2026-07-28 task. If the task has already ended, the answers have no effect.
+    #[cfg(feature = "proxy")]
+    pub(super) async fn update(&mut self, answers: Map<String, Value>) -> Result<()> {
+        let params = json!({"taskId": self.task.id, "inputResponses": answers});
+        match self.say_again("update", params).await {
+            Ok(_) | Err(Error::Server { code: INVALID_PARAMS, .. }) => Ok(()),
+            Err(error) => Err(error),
         }
     }
 

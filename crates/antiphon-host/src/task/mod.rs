@@ -146,6 +146,35 @@ impl TaskHandle {
     }
 }
 
+/// The next stage of a 2026-07-28 task, for callers that answer its questions themselves.
+#[cfg(feature = "proxy")]
+pub(crate) enum Stage {
+    /// The task asks these questions.
+    Asks(serde_json::Map<String, Value>),
+    /// The task has ended with this result.
+    Done(Value),
+}
+
+#[cfg(feature = "proxy")]
+impl Connection {
+    /// Sends `answers` to the 2026-07-28 task `id`, and waits for its next stage. `given` has the keys of all questions
+    /// that were answered.
+    pub(crate) async fn stage(
+        &self,
+        id: &str,
+        answers: serde_json::Map<String, Value>,
+        given: &[String],
+        tell: impl Fn(&TaskInfo) + Send,
+    ) -> Result<Stage> {
+        let task = self.answering().events.tasks().pick_up(id);
+        let mut follow = Follow::new(self, &task, None);
+        if !answers.is_empty() {
+            follow.update(answers).await?;
+        }
+        follow.stage(given, tell).await
+    }
+}
+
 impl Connection {
     /// Returns a handle to the task with this ID. Use this method after a restart, in another process, or over another
     /// connection. This method sends no request. If the server does not have the task, the first use of the handle

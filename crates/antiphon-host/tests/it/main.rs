@@ -17,6 +17,8 @@ mod lifecycle;
 mod pages;
 #[cfg(all(feature = "process", unix))]
 mod programs;
+#[cfg(all(feature = "http", feature = "process", feature = "proxy"))]
+mod proxy;
 #[cfg(all(feature = "http", feature = "results"))]
 mod results;
 mod support;

@@ -7,7 +7,8 @@ use std::{
 };
 
 use antiphon_host::{
-    Connection, Endpoint, Error as HostError, Host, HostBuilder, HostLimits, Lifecycle, StrayOutput,
+    Connection, Direction, Endpoint, Error as HostError, Host, HostBuilder, HostLimits, Lifecycle,
+    StrayOutput,
 };
 use serde_json::json;
 
@@ -49,6 +50,40 @@ async fn text_on_standard_output_is_reported_once_and_does_not_end_the_connectio
         "the program wrote a line to standard output that is not an MCP message: `loading the model`; \
          a server must write logs to standard error"
     );
+}
+
+#[tokio::test]
+async fn messages_and_standard_error_of_a_program_are_reported() {
+    let (frames, lines) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(Vec::new())));
+    let (seen, heard) = (Arc::clone(&frames), Arc::clone(&lines));
+    let host = host()
+        .with_frames(move |frame| seen.lock().unwrap().push(frame.clone()))
+        .with_standard_error(move |line| heard.lock().unwrap().push(line.to_owned()));
+    let script =
+        format!("echo one >&2; echo two >&2; read x; echo '{INITIALIZED}'; read x; exec cat >/dev/null");
+    let endpoint = Endpoint::child("sh", move || {
+        let mut command = tokio::process::Command::new("sh");
+        command.args(["-c", &script]).stderr(std::process::Stdio::piped());
+        command
+    });
+    let connection = host.build().connect(endpoint).await.unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while lines.lock().unwrap().len() < 2 {
+        assert!(Instant::now() < deadline, "{:?}", lines.lock().unwrap());
+        tokio::task::yield_now().await;
+    }
+    let told = |frames: &[antiphon_host::Frame], direction: Direction| -> Vec<serde_json::Value> {
+        let frames = frames.iter().filter(|frame| frame.direction == direction);
+        frames.map(|frame| frame.message["method"].clone()).collect()
+    };
+    {
+        let frames = frames.lock().unwrap();
+        assert_eq!(told(&frames, Direction::Sent), [json!("initialize"), json!("notifications/initialized")]);
+        let received: Vec<_> = frames.iter().filter(|it| it.direction == Direction::Received).collect();
+        assert_eq!(received[0].message["result"]["serverInfo"]["name"], "printer");
+    }
+    assert_eq!(*lines.lock().unwrap(), ["one", "two"]);
+    connection.close().await;
 }
 
 #[tokio::test]

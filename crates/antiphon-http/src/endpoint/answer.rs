@@ -105,6 +105,7 @@ struct Endpoint<S, M> {
     streams: StreamableHttpService<S, M>,
     sessions: Arc<M>,
     bodies: Bodies,
+    has_sessions: bool,
     /// Whether a session belongs to the caller that began it.
     has_owners: bool,
     max_sessions: usize,
@@ -142,6 +143,7 @@ impl<S: ServerHandler, M: SessionManager> Endpoint<S, M> {
             calls: StreamableHttpService::new(handler, Arc::clone(&sessions), calls),
             sessions,
             bodies: Bodies::new(config),
+            has_sessions: config.sessions,
             has_owners: config.sessions && app.has_principals(),
             app,
             drain,
@@ -228,7 +230,7 @@ impl<S: ServerHandler> Endpoint<S, LocalSessions> {
             Ok(flight) => flight,
             Err(Ended) => return shutting_down(),
         };
-        let said = Said::of(&parts.headers);
+        let said = Said::of(&parts.headers, self.has_sessions);
         let (parts, session) = session_of(parts, said);
         if let Some(id) = session.filter(|_| self.has_owners)
             && !self.sessions.admits(&id, &parts)
@@ -266,7 +268,7 @@ impl<S: ServerHandler> Endpoint<S, Sessions> {
             Ok(flight) => flight,
             Err(Ended) => return shutting_down(),
         };
-        let said = Said::of(&parts.headers);
+        let said = Said::of(&parts.headers, self.has_sessions);
         let (parts, session) = match self.admit(parts, said).await {
             Ok(admitted) => admitted,
             Err(refused) => return refused.into_response(),
@@ -370,7 +372,8 @@ const NO_SESSION: Refused = (StatusCode::NOT_FOUND, "Not Found: Session not foun
 /// Returns the session that a request belongs to.
 ///
 /// Invariant: a session ID reaches the SDK only with a request whose caller was checked against that session.
-/// 2026-07-28 has no sessions and requires servers to ignore the header, so it is removed.
+/// 2026-07-28 has no sessions and requires servers to ignore the header, so it is removed. It is also removed if the
+/// endpoint has no sessions: otherwise the server would store settings in a session that ends with the request.
 fn session_of(mut parts: Parts, said: Said) -> (Parts, Option<String>) {
     if !said.may_have_session {
         parts.headers.remove(&SESSION);
@@ -392,13 +395,14 @@ pub(super) struct Said {
 }
 
 impl Said {
-    fn of(headers: &HeaderMap) -> Self {
+    fn of(headers: &HeaderMap, has_sessions: bool) -> Self {
         let version = headers.get(&VERSION).and_then(|version| version.to_str().ok());
         let is_legacy = match Revision::of(version) {
             Revision::Session => true,
             Revision::Rounds => false,
         };
-        let may_have_session = is_legacy || headers.get(&METHOD).is_none_or(|method| method == "initialize");
+        let may_have_session =
+            has_sessions && (is_legacy || headers.get(&METHOD).is_none_or(|method| method == "initialize"));
         Self { is_legacy, may_have_session }
     }
 }

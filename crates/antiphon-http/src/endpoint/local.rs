@@ -150,7 +150,11 @@ impl SessionManager for LocalSessions {
         id: &SessionId,
         last: String,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static> {
-        let events: Events = Box::pin(self.sessions.resume(id, last).await?);
+        let events = self.sessions.resume(id, last.clone()).await?;
+        // The SDK begins with the last event that the client has received. A question would be asked twice. Only `0` can
+        // be a new event: the first event of the messages without a request has the same ID as the start of the stream.
+        let is_known = move |event: &ServerSseMessage| last != "0" && event.event_id.as_ref() == Some(&last);
+        let events: Events = Box::pin(events.skip_while(move |event| ready(is_known(event))));
         Ok(primed(events, self.primes(id)))
     }
 }

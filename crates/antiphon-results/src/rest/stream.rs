@@ -52,16 +52,21 @@ pub(super) async fn answer(
         (CONSISTENCY, HeaderValue::from_static(Consistency::of(resource).name())),
     ];
     let stall = server.inner.options.limits.stall;
-    if format == Format::Csv {
-        let table = Table::new(&columns, first.as_ref(), csv_safe)?;
-        let head = stream::iter([Ok(table.head())]);
-        let parts = stream::iter(first.map(Ok)).chain(rows);
-        let parts = parts.map(move |rows| rows.and_then(|rows| table.rows(&rows)));
-        let name = [(header::CONTENT_DISPOSITION, csv::disposition(&resource.name, "csv"))];
-        return Ok((headers, name, body(head.chain(parts).map_ok(Bytes::from), stall)).into_response());
+    match format {
+        Format::Csv => {
+            let table = Table::new(&columns, first.as_ref(), csv_safe)?;
+            let head = stream::iter([Ok(table.head())]);
+            let parts = stream::iter(first.map(Ok)).chain(rows);
+            let parts = parts.map(move |rows| rows.and_then(|rows| table.rows(&rows)));
+            let name = [(header::CONTENT_DISPOSITION, csv::disposition(&resource.name, "csv"))];
+            Ok((headers, name, body(head.chain(parts).map_ok(Bytes::from), stall)).into_response())
+        }
+        // A page of JSON has its own answer. Its rows are the same as those of the line formats.
+        Format::Json | Format::Ndjson | Format::Jsonl => {
+            let parts = stream::iter(first.map(Ok)).chain(rows).map_ok(|rows| Bytes::from(lines(&rows)));
+            Ok((headers, body(parts, stall)).into_response())
+        }
     }
-    let parts = stream::iter(first.map(Ok)).chain(rows).map_ok(|rows| Bytes::from(lines(&rows)));
-    Ok((headers, body(parts, stall)).into_response())
 }
 
 /// Returns one line for each row.

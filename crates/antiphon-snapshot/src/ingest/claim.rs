@@ -38,7 +38,10 @@ impl Claim {
         let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
         let objects = &inner.store.objects;
         let claim = Self { inner: Arc::clone(inner), place, nonce };
-        match objects.put_opts(&claim.place.intent(), PutPayload::from(text), options).await {
+        let shared = inner.intents.read().await;
+        let written = objects.put_opts(&claim.place.intent(), PutPayload::from(text), options).await;
+        drop(shared);
+        match written {
             Ok(_) => {}
             Err(StoreError::AlreadyExists { .. } | StoreError::Precondition { .. }) => return Err(taken()),
             Err(error) => {
@@ -113,9 +116,11 @@ impl Claim {
         sweep::withdraw(&self.inner, &self.place, &self.nonce).await?;
         // The intent goes last, because it announces the other files. Its name is shared, so its content is
         // compared.
+        let exclusive = self.inner.intents.write().await;
         if self.is_ours().await? {
             self.inner.store.objects.delete(&self.place.intent()).await.or_else(ignore_missing)?;
         }
+        drop(exclusive);
         sweep::tidy(&self.inner, &self.place).await
     }
 }

@@ -9,6 +9,7 @@ pub(crate) mod usage;
 use std::sync::Arc;
 
 use moka::future::Cache;
+use tokio::sync::RwLock;
 
 use self::{clock::StoreClock, usage::SharedUsage};
 pub(crate) use self::{
@@ -26,6 +27,10 @@ pub(crate) struct Inner {
     pub(crate) config: SnapshotConfig,
     /// Opened snapshots, by folder.
     pub(crate) cache: Cache<String, Arc<Opened>>,
+    /// Held exclusively while an intent is compared and deleted, because object stores have no conditional deletion. A
+    /// new intent is written under a shared lock. Other processes do not see this lock: there, the new writer can lose
+    /// its intent, and gets an error.
+    pub(crate) intents: RwLock<()>,
     usage: SharedUsage,
     clock: StoreClock,
     #[cfg(feature = "sql")]
@@ -50,6 +55,7 @@ impl Inner {
             store,
             config,
             cache,
+            intents: RwLock::new(()),
             usage: SharedUsage::default(),
             clock: StoreClock::default(),
         })

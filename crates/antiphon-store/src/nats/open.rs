@@ -14,7 +14,7 @@ use async_nats::{
 use futures_util::future::try_join_all;
 use tokio::{
     sync::watch,
-    time::{MissedTickBehavior, interval, timeout},
+    time::{MissedTickBehavior, interval, sleep, timeout},
 };
 
 use super::{
@@ -27,6 +27,9 @@ use crate::{
     store::MAX_VALUE,
     tls,
 };
+
+/// The pause after a request to which the server did not respond.
+const RETRY: Duration = Duration::from_millis(50);
 
 impl Link {
     pub(super) async fn connect(config: NatsConfig) -> Result<Arc<Self>> {
@@ -164,6 +167,48 @@ async fn watch_over(link: Weak<Link>, mut announced: watch::Receiver<u64>, inter
                 }
                 break;
             }
+            drop(link);
+            // The requests of a closed client fail immediately. Without a pause this task would never yield, and the
+            // runtime of a program that ends would wait for it forever.
+            sleep(RETRY).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::mpsc, thread};
+
+    use tokio::runtime::Builder;
+
+    use super::*;
+
+    #[test]
+    fn runtime_stops_though_the_client_was_closed() {
+        let Ok(url) = std::env::var("ANTIPHON_TEST_NATS_URL") else {
+            assert!(std::env::var_os("CI").is_none(), "ANTIPHON_TEST_NATS_URL is not set");
+            eprintln!("skipped: ANTIPHON_TEST_NATS_URL is not set");
+            return;
+        };
+        let (ended, end) = mpsc::channel();
+        thread::spawn(move || {
+            let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+            let link = runtime.block_on(async {
+                let link = Link::connect(NatsConfig::new(url)).await.unwrap();
+                link.client.drain().await.unwrap();
+                while link.run(round_trip(&link)).await.is_ok() {
+                    sleep(Duration::from_millis(10)).await;
+                }
+                let (announcer, announced) = watch::channel(0);
+                tokio::spawn(watch_over(Arc::downgrade(&link), announced, watch::Sender::new(0)));
+                announcer.send(1).unwrap();
+                sleep(Duration::from_millis(200)).await;
+                link
+            });
+            drop(runtime);
+            drop(link);
+            ended.send(()).unwrap();
+        });
+        end.recv_timeout(Duration::from_secs(20)).expect("the runtime stops");
     }
 }

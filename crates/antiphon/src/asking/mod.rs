@@ -7,8 +7,6 @@
 
 mod form;
 #[cfg(feature = "http")]
-mod html;
-#[cfg(feature = "http")]
 pub(crate) mod page;
 mod policy;
 mod relay;
@@ -26,15 +24,8 @@ use std::{
 use antiphon_transport::identity::Refusal;
 use serde_json::{Map, Value, json};
 
-use self::form::Page;
-#[cfg(feature = "http")]
-pub use self::page::AskPage;
 pub use self::policy::AskPolicy;
-#[cfg(feature = "http")]
-pub(crate) use self::{
-    html::{FormOf, Given, Step, message, style},
-    page::{Admission, Base, Browser, Listener, Named, Site},
-};
+use self::{form::Page, page::Site};
 use crate::{
     ctx::Ctx,
     error::{Capability, Error, Result},
@@ -47,8 +38,44 @@ use crate::{
     },
     seal::SealConfig,
     task::{Delivered, Owner, TaskStatus, TaskView, Tasks},
-    tool::{TaskPolicy, Tool, Visibility},
+    tool::{RequestInfo, TaskPolicy, Tool, Visibility},
 };
+
+/// Without the feature `http`, the server has no web page.
+#[cfg(not(feature = "http"))]
+mod page {
+    use super::{Asking, Client, SealConfig, TaskView};
+
+    /// There are no settings of a page.
+    #[derive(Clone, Debug)]
+    pub(crate) enum AskPage {}
+
+    /// There is no page.
+    pub(crate) enum Site {}
+
+    impl AskPage {
+        pub(super) fn problems(&self, _: bool) -> Vec<String> {
+            match *self {}
+        }
+    }
+
+    impl Site {
+        pub(super) fn new(page: &AskPage, _: &SealConfig, _: &str) -> Option<Self> {
+            match *page {}
+        }
+
+        pub(super) fn reaches(&self, _: &Client) -> bool {
+            match *self {}
+        }
+    }
+
+    impl Asking {
+        #[expect(clippy::unused_self, reason = "the same signature with and without the feature")]
+        pub(super) fn page_step(&self, _: &TaskView, _: bool) -> Option<String> {
+            None
+        }
+    }
+}
 
 /// How the server reaches users whose client does not show questions.
 pub(crate) struct Asking {
@@ -60,7 +87,6 @@ pub(crate) struct Asking {
     /// The authorization rules, if callers must authenticate.
     permit: Option<Permit>,
     /// The web page on which users answer, if the server has one.
-    #[cfg(feature = "http")]
     pub(crate) site: Option<Arc<Site>>,
     tasks: TasksHandle,
 }
@@ -83,17 +109,8 @@ impl Asking {
         permit: Option<Permit>,
     ) -> Self {
         let page = policy.app.then(|| Page::new(&seal.view_key(audience)));
-        #[cfg(feature = "http")]
         let site = policy.page.as_ref().and_then(|page| Site::new(page, seal, audience)).map(Arc::new);
-        Self {
-            policy,
-            server,
-            page,
-            permit,
-            #[cfg(feature = "http")]
-            site,
-            tasks: TasksHandle::default(),
-        }
+        Self { policy, server, page, permit, site, tasks: TasksHandle::default() }
     }
 
     /// Sets the tasks and tools of the server.
@@ -152,33 +169,14 @@ impl Asking {
     }
 
     /// Returns whether the server has a web page for answers.
-    #[cfg(feature = "http")]
     pub(crate) fn has_page(&self) -> bool {
         self.site.is_some()
     }
 
     /// Returns whether the user of this client can answer on the web page. `ServerBuilder::build` has checked that the
     /// page can identify the authenticated callers.
-    #[cfg(feature = "http")]
     fn has_page_for(&self, client: &Client) -> bool {
         self.site.as_ref().is_some_and(|site| site.reaches(client))
-    }
-}
-
-/// Without HTTP, the server has no web page.
-#[cfg(not(feature = "http"))]
-#[expect(clippy::unused_self, reason = "the same signatures with and without the feature")]
-impl Asking {
-    pub(crate) fn has_page(&self) -> bool {
-        false
-    }
-
-    fn has_page_for(&self, _: &Client) -> bool {
-        false
-    }
-
-    fn page_step(&self, _: &TaskView, _: bool) -> Option<String> {
-        None
     }
 }
 
@@ -205,7 +203,7 @@ impl<'a> Caller<'a> {
     ///
     /// # Errors
     ///
-    /// Returns an error if the caller has no such task, or is not allowed to call its tool.
+    /// Returns an error if the caller has no such task, cannot see its tool, or is not allowed to call its tool.
     async fn task(&self, id: &str) -> Result<TaskView> {
         let Some(view) = self.tasks.get(&self.owner, id).await? else { return Err(no_task()) };
         self.permit(&view.tool)?;
@@ -214,9 +212,14 @@ impl<'a> Caller<'a> {
 
     /// Checks whether the caller is allowed to call the tool of a task.
     fn permit(&self, tool: &str) -> Result<()> {
-        let Some(permit) = &self.asking.permit else { return Ok(()) };
         let registry = self.catalog.registry();
         let tool = registry.tool(tool).map(|tool| &**tool);
+        if let (Some(tool), Some(context)) = (tool, self.ctx.run.client.context())
+            && !tool.is_visible_to(&RequestInfo::new(context, self.ctx.principal().map(ToOwned::to_owned)))
+        {
+            return Err(no_task());
+        }
+        let Some(permit) = &self.asking.permit else { return Ok(()) };
         let permitted = permit(&registry, self.ctx.run.client.extensions().get(), tool);
         permitted.map_err(|refusal| Error::tool(refusal.to_string()).terminal())
     }

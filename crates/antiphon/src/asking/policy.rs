@@ -1,7 +1,6 @@
 use std::time::Duration;
 
-#[cfg(feature = "http")]
-use super::AskPage;
+use super::page::AskPage;
 
 /// How a server asks users whose client does not show questions, and how it answers clients that do not wait for long
 /// calls.
@@ -38,7 +37,6 @@ use super::AskPage;
 #[derive(Clone, Debug)]
 pub struct AskPolicy {
     pub(crate) app: bool,
-    #[cfg(feature = "http")]
     pub(super) page: Option<AskPage>,
     pub(crate) relay: bool,
     pub(crate) hand_over_after: Duration,
@@ -53,7 +51,6 @@ impl Default for AskPolicy {
     fn default() -> Self {
         Self {
             app: true,
-            #[cfg(feature = "http")]
             page: None,
             relay: false,
             hand_over_after: Duration::from_secs(45),
@@ -174,7 +171,6 @@ impl AskPolicy {
     }
 
     /// Returns the problems of the web page, one line each. `knows_callers` is whether the server authenticates callers.
-    #[cfg(feature = "http")]
     pub(crate) fn page_problems(&self, knows_callers: bool) -> Vec<String> {
         self.page.as_ref().map(|page| page.problems(knows_callers)).unwrap_or_default()
     }

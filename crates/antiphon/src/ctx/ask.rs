@@ -1,14 +1,18 @@
 //! The common part of all questions.
 
-use std::task::{Context, Poll};
+use std::{
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
 
 use antiphon_replay::{Key, Op, Outcome, Turn};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::Ctx;
 use crate::{
     error::{Capability, Error, ErrorKind, Result},
-    url_elicitation::Channel,
+    url_elicitation::{Channel, KEY_META},
 };
 
 /// A question. The tool's call names it, and its first poll registers it with the replay machine.
@@ -135,5 +139,87 @@ impl Drop for Ask<'_> {
         if !self.done && self.op.is_some() {
             self.ctx.run.state().leave(&self.key);
         }
+    }
+}
+
+impl Ctx {
+    /// Forwards a question of another MCP server to the client, and returns the answer unchanged.
+    ///
+    /// `method` and `params` are those of the request that the other server sent: `elicitation/create`,
+    /// `sampling/createMessage` or `roots/list`. `key` is the question key. The other server must validate the answer,
+    /// because this method does not. To ask a question of your own tool, use [`elicit_value`](Self::elicit_value) or
+    /// [`sample_value`](Self::sample_value).
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ErrorKind::Unsupported`] if the client cannot be asked, and
+    /// [`ErrorKind::Client`] if the client returns an error. Returns
+    /// [`ErrorKind::Misuse`] if `method` is not a question, or `params` is not an object. If
+    /// the user declines, the result is not an error: the `action` of the answer is `decline`.
+    ///
+    /// # Replay
+    ///
+    /// The journal contains the answer, as for any other question.
+    pub fn forward(&self, key: &str, method: &str, params: Value) -> Forward<'_> {
+        Forward { ask: Ask::new(self, key), method: method.to_owned(), params }
+    }
+}
+
+/// A question of another MCP server. `.await` sends the question.
+#[must_use = "a question is asked when it is awaited"]
+#[derive(Debug)]
+pub struct Forward<'a> {
+    ask: Ask<'a>,
+    method: String,
+    params: Value,
+}
+
+impl Forward<'_> {
+    fn check(&self) -> Result<()> {
+        if !matches!(&*self.method, "elicitation/create" | "sampling/createMessage" | "roots/list") {
+            return Err(Error::misuse(format!(
+                "`{}` is not a question; forward `elicitation/create`, `sampling/createMessage` or `roots/list`",
+                self.method
+            )));
+        }
+        let is_empty = self.params.is_null() && self.method == "roots/list";
+        if !is_empty && !self.params.is_object() {
+            return Err(Error::misuse(format!("the parameters of `{}` must be an object", self.method)));
+        }
+        Ok(())
+    }
+
+    /// Returns the request to send. A form or page needs a question key, and a page needs an elicitation ID.
+    fn request(&self) -> Value {
+        if self.method == "roots/list" {
+            return json!({"method": self.method});
+        }
+        let (name, mut params) = (self.ask.key().name(), self.params.clone());
+        if !params["_meta"].is_object() {
+            params["_meta"] = json!({});
+        }
+        params["_meta"][KEY_META] = json!(name);
+        if params["mode"] == "url" && !params["elicitationId"].is_string() {
+            params["elicitationId"] = json!(format!("{}.{}", self.ask.ctx().run_id(), self.ask.key()));
+        }
+        json!({"method": self.method, "params": params})
+    }
+}
+
+impl Future for Forward<'_> {
+    type Output = Result<Value>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.check()?;
+        let request = self.request();
+        let label = format!("forward `{}`", self.method);
+        let answer = self.ask.poll(cx, |_| Ok(Op::ask(&label, &request)), |_| request.clone());
+        let mut answer = ready!(answer)?;
+        if self.method == "elicitation/create" {
+            self.ask.answered(&answer);
+            // The mark of the channel is Antiphon's own.
+            Channel::Client.mark(&mut answer);
+        }
+        Poll::Ready(Ok(answer))
     }
 }

@@ -77,7 +77,13 @@ impl Ctx {
 
     /// Returns a context in another scope of the same run.
     pub(super) fn child(&self, scope: String) -> Self {
-        Self { run: Arc::clone(&self.run), scope, depth: self.depth, budget: self.budget.clone() }
+        Self {
+            run: Arc::clone(&self.run),
+            scope,
+            depth: self.depth,
+            budget: self.budget.clone(),
+            mounts: self.mounts.clone(),
+        }
     }
 }
 

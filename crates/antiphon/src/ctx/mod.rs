@@ -5,6 +5,7 @@ mod branch;
 mod elicit;
 mod elicit_url;
 mod fold;
+mod groups;
 mod notes;
 mod roots;
 mod sample;
@@ -15,8 +16,10 @@ mod timer;
 use std::{fmt, future::Future, sync::Arc};
 
 use antiphon_replay::Key;
+use serde_json::{Value, json};
 
 pub use self::{
+    ask::Forward,
     branch::Branch,
     elicit::{Answer, Elicit, ElicitKey, ElicitValue, Elicited},
     elicit_url::{ElicitUrl, UrlElicited},
@@ -31,8 +34,8 @@ pub use self::{
     step::Step,
 };
 use crate::{
-    error::{Error, Result},
-    run::Run,
+    error::{Capability, Error, Result},
+    run::{Mounts, Run, ask::SamplingPolicy},
 };
 
 /// The context of a run (one tool call). Through the context, a tool asks questions, runs steps and sends
@@ -84,11 +87,13 @@ pub struct Ctx {
     scope: String,
     depth: u32,
     budget: Option<Arc<branch::Budget>>,
+    /// The mounted servers that the function belongs to.
+    mounts: Mounts,
 }
 
 impl Ctx {
-    pub(crate) fn new(run: Arc<Run>) -> Self {
-        Self { run, scope: String::new(), depth: 0, budget: None }
+    pub(crate) fn new(run: Arc<Run>, mounts: Mounts) -> Self {
+        Self { run, scope: String::new(), depth: 0, budget: None, mounts }
     }
 
     /// Returns the ID of the run, which stays the same when the run resumes.
@@ -108,15 +113,15 @@ impl Ctx {
         self.run.principal.as_deref()
     }
 
-    /// Returns the caller's identity and permissions, as the server's [`Auth`](crate::auth::Auth) determined them for
-    /// this request.
+    /// Returns the caller's identity and permissions, as the server's authentication determined them for this request
+    /// (`with_auth` with the feature `auth`, or your own middleware). Returns `None` over stdio, and if nothing
+    /// authenticates callers.
     ///
     /// # Replay
     ///
     /// The identity belongs to the request, not to the run. In a later request of the run, the same caller can send a
     /// different token. A task has no identity. If the tool's control flow depends on the identity, read it in a
     /// [`step`](Self::step), or use [`principal`](Self::principal).
-    #[cfg(feature = "auth")]
     pub fn identity(&self) -> Option<&antiphon_transport::identity::Identity> {
         self.run.client.extensions().get::<http::request::Parts>()?.extensions.get()
     }
@@ -146,8 +151,9 @@ impl Ctx {
         Some(&self.run.client.extensions().get::<http::request::Parts>()?.headers)
     }
 
-    /// Returns a value that your middleware added to the extensions of the current HTTP request. Returns `None` if the
-    /// request has no value of this type, or if [`headers`](Self::headers) returns `None`.
+    /// Returns a value that your middleware added to the current request: a layer of the server
+    /// ([`middleware`](crate::middleware)), or a layer of the HTTP router. Returns `None` if the request has no value of
+    /// this type, or if a task runs while no request waits for it.
     ///
     /// # Replay
     ///
@@ -172,17 +178,22 @@ impl Ctx {
     /// # }
     /// ```
     pub fn extension<T: Send + Sync + 'static>(&self) -> Option<&T> {
-        self.run.client.extensions().get::<http::request::Parts>()?.extensions.get()
+        let extensions = self.run.client.extensions();
+        if let Some(value) = extensions.get::<crate::run::client::Added>().and_then(|added| added.0.get()) {
+            return Some(value);
+        }
+        extensions.get::<http::request::Parts>()?.extensions.get()
     }
 
     /// Returns the value of type `T` that you added to the server with
-    /// [`ServerBuilder::with_state`](crate::ServerBuilder::with_state).
+    /// [`ServerBuilder::with_state`](crate::ServerBuilder::with_state). A tool of a
+    /// [mounted](crate::ServerBuilder::mount) server gets the value of that server, or else of the server around it.
     ///
     /// # Errors
     ///
     /// Returns [`ErrorKind::Misuse`](crate::ErrorKind::Misuse) if the server has no value of this type.
     pub fn state<T: Send + Sync + 'static>(&self) -> Result<&T> {
-        self.run.runtime.state::<T>().ok_or_else(|| {
+        self.mounts.state::<T>().or_else(|| self.run.runtime.state::<T>()).ok_or_else(|| {
             let name = std::any::type_name::<T>();
             Error::misuse(format!(
                 "this server has no state of type `{name}`; add it with `ServerBuilder::with_state`"
@@ -212,9 +223,45 @@ impl Ctx {
     ///
     /// A client can declare different capabilities in a later request of the run. The journal contains the first result
     /// of this method, so the tool takes the same path on every replay.
-    pub fn supports(&self, capability: crate::Capability) -> impl Future<Output = Result<bool>> + Send + '_ {
+    pub fn supports(&self, capability: Capability) -> impl Future<Output = Result<bool>> + Send + '_ {
         let supported = self.run.client.supports(capability);
         self.step(&format!("supports {}", capability.name()), move || std::future::ready(Ok(supported)))
+    }
+
+    /// Returns the client capabilities that the questions of this run can use, as MCP writes them.
+    ///
+    /// These are the capabilities that the client declared, and those that the server provides in its place:
+    /// [`ServerBuilder::with_model`](crate::ServerBuilder::with_model) answers sampling requests, and
+    /// [`ServerBuilder::with_asking`](crate::ServerBuilder::with_asking) shows forms. Use this method to declare
+    /// capabilities to another MCP server, whose questions you [`forward`](Self::forward).
+    ///
+    /// # Replay
+    ///
+    /// The capabilities belong to the request, not to the run. If the tool's control flow depends on them, use
+    /// [`supports`](Self::supports).
+    pub fn question_capabilities(&self) -> Value {
+        let (client, models) = (&self.run.client, &self.run.runtime.models);
+        let can = |request: Value| client.lacks(&request).is_none() || self.run.channels().carry(&request);
+        let mut capabilities = json!({});
+        let mode = |mode: &str| json!({"method": "elicitation/create", "params": {"mode": mode, "url": "https://example.com/"}});
+        for name in ["form", "url"] {
+            if can(mode(name)) {
+                capabilities["elicitation"][name] = json!({});
+            }
+        }
+        let asks_client = models.policy != SamplingPolicy::ProviderOnly;
+        let sampling = json!({"method": "sampling/createMessage", "params": {}});
+        if models.has_provider() || (asks_client && client.lacks(&sampling).is_none()) {
+            // For a client or a model without tools, Antiphon describes the tools in the prompt.
+            capabilities["sampling"] = json!({"tools": {}});
+            if asks_client && client.supports(Capability::SamplingContext) {
+                capabilities["sampling"]["context"] = json!({});
+            }
+        }
+        if can(json!({"method": "roots/list"})) {
+            capabilities["roots"] = json!({});
+        }
+        capabilities
     }
 
     /// Returns the key of the next call named `name` in this scope.

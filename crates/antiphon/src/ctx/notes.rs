@@ -33,6 +33,22 @@ impl Ctx {
         }
     }
 
+    /// Returns the lowest level of the log messages that the client requested. Returns `None` if the client requested
+    /// none, or if a task runs while no request waits for it. See [`log`](Self::log).
+    pub fn log_level(&self) -> Option<Level> {
+        const LEVELS: [Level; 8] = [
+            Level::Debug,
+            Level::Info,
+            Level::Notice,
+            Level::Warning,
+            Level::Error,
+            Level::Critical,
+            Level::Alert,
+            Level::Emergency,
+        ];
+        LEVELS.into_iter().find(|level| self.run.client.wants(*level))
+    }
+
     /// Reports the tool's progress to the client.
     ///
     /// The server sends the progress only if the caller requested progress notifications, and only if the value has

@@ -21,9 +21,12 @@ pub(crate) const SEALS: &str = "seal";
 /// Prefix of the records of at-most-once steps.
 pub(crate) const STEPS: &str = "step";
 /// Prefixes of the records that are removed after they expire.
-pub(crate) const KINDS: [&str; 8] = ["seal/", "step/", "spent/", "pieces/", "rings/", "audit/", TASKS, WAITS];
+pub(crate) const KINDS: [&str; 9] =
+    ["seal/", "step/", "spent/", "pieces/", "rings/", "audit/", TASKS, WAITS, GROUPS];
 /// Prefix of the records of tasks.
 pub(crate) const TASKS: &str = "tasks/";
+/// Prefix of the records of the groups of tools that are enabled for a principal.
+pub(crate) const GROUPS: &str = "groups/";
 /// Prefix of the records that list the tasks that wait for users.
 pub(crate) const WAITS: &str = "waits/";
 

@@ -55,6 +55,14 @@ impl Limiter {
         passed.map_err(|over| Refused::over(over, Whose::Principal))
     }
 
+    /// Takes back the count of a request that [`pass`](Self::pass) has admitted.
+    pub(crate) fn refund(&self, limits: &Limits, principal: Option<&str>) {
+        if let Some(rate) = limits.principal.rate {
+            let mut taken = self.principals.taken();
+            taken.share(principal.unwrap_or_default(), Instant::now()).rate.refund(rate);
+        }
+    }
+
     /// Admits a call. If the server is at its limit, the call waits in the queue.
     pub(crate) async fn enter(
         &self,
@@ -287,6 +295,11 @@ impl Meter {
         }
     }
 
+    /// Gives one unit back.
+    fn refund(&mut self, rate: Rate) {
+        self.full = self.full.and_then(|full| full.checked_sub(rate.time(1)));
+    }
+
     /// Checks that something is available, or returns the wait until it is.
     fn look(&self, rate: Rate, now: Instant) -> Result<(), Duration> {
         match self.missing(now).checked_sub(rate.burst()) {
@@ -440,6 +453,23 @@ mod tests {
         for _ in 0..5 {
             meter.take(rate, now + 10 * SECOND).unwrap();
         }
+        meter.take(rate, now + 10 * SECOND).unwrap_err();
+    }
+
+    #[test]
+    fn unit_that_is_given_back_can_be_taken_again() {
+        let (rate, now) = (Rate::per_second(1).with_burst(2), Instant::now());
+        let mut meter = Meter::default();
+        meter.take(rate, now).unwrap();
+        meter.take(rate, now).unwrap();
+        meter.refund(rate);
+        meter.take(rate, now).unwrap();
+        meter.take(rate, now).unwrap_err();
+        // A refund after the wait gives nothing extra.
+        meter.take(rate, now + 10 * SECOND).unwrap();
+        meter.refund(rate);
+        meter.take(rate, now + 10 * SECOND).unwrap();
+        meter.take(rate, now + 10 * SECOND).unwrap();
         meter.take(rate, now + 10 * SECOND).unwrap_err();
     }
 

@@ -69,6 +69,11 @@ pub(super) fn pass(service: &Service, extensions: &Extensions) -> Result<(), Err
     passed.map_err(|refused| refusal(service, &refused, extensions))
 }
 
+/// Takes back the count of a request that [`pass`] has admitted.
+pub(super) fn refund(service: &Service, extensions: &Extensions) {
+    service.runtime.limiter.refund(&service.runtime.limits, service.principal(extensions).as_deref());
+}
+
 /// Returns the error for a rejected request. Over HTTP, it also passes the retry advice to the transport.
 pub(super) fn refusal(service: &Service, refused: &Refused, extensions: &Extensions) -> ErrorData {
     service.runtime.recorder.shed();

@@ -58,14 +58,7 @@ fn capabilities(service: &Service, registry: &Registry) -> ServerCapabilities {
         capabilities.extensions.get_or_insert_default().insert(extension, rmcp::model::JsonObject::new());
     }
     #[cfg(feature = "results")]
-    if let Some(results) = service.runtime.state::<crate::results::Results>() {
-        capabilities.experimental.get_or_insert_default().extend(results.capability());
-    }
-    #[cfg(feature = "results")]
-    if let Some(apps) = crate::results::capability(&service.runtime) {
-        let extension = crate::protocol::UI_EXTENSION.to_owned();
-        capabilities.extensions.get_or_insert_default().insert(extension, apps);
-    }
+    crate::results::declare(&service.runtime, &mut capabilities);
     if let Some(apps) = service.asking.as_ref().and_then(|asking| asking.capability()) {
         let extension = crate::protocol::UI_EXTENSION.to_owned();
         capabilities.extensions.get_or_insert_default().insert(extension, apps);

@@ -12,8 +12,8 @@ use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
         CallToolRequestParams, CallToolResponse, CancelTaskParams, CancelledNotificationParam,
-        CompleteRequestParams, CompleteResult, CompletionInfo, CustomRequest, CustomResult, Extensions,
-        GetPromptRequestParams, GetPromptResponse, GetPromptResult, GetTaskParams, GetTaskResult,
+        CompleteRequestParams, CompleteResult, CompletionInfo, CustomRequest, CustomResult, ErrorCode,
+        Extensions, GetPromptRequestParams, GetPromptResponse, GetPromptResult, GetTaskParams, GetTaskResult,
         InitializeRequestParams, InitializeResult, ListPromptsResult, ListResourceTemplatesResult,
         ListResourcesResult, ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams,
         ReadResourceResponse, ReadResourceResult, Reference, ServerConfig, SetLevelRequestParams,
@@ -29,7 +29,7 @@ use super::{
     admit::{enter_completion, pass},
     describe::describe,
     invoke::{Call, Reply, invoke},
-    permit::{is_visible, shows_apps},
+    permit::shows_apps,
     promote,
     session::{self, Session, next_change},
     single_use::{Use, once},
@@ -37,16 +37,17 @@ use super::{
 };
 use crate::{
     asking::Asking,
-    changes::ChangeNotice,
+    changes::{Change, ChangeNotice},
     error::{Error, ErrorKind},
     mcp::Service,
-    prompt::{Completer, Completion},
+    prompt::{Completer, Completion, Prompt},
     protocol::reply::{put_trace, to_error_data, to_result},
-    resource::Resource,
+    resource::{Resource, ResourceTemplate},
     run::{
         AskOptions,
         channels::UNRESPONSIVE,
         client::{Connection, SessionMemory},
+        groups,
     },
     task::{TaskView, Tasks},
     tool::{TaskPolicy, ToolOutput},
@@ -89,9 +90,8 @@ impl Handler {
     }
 
     /// Sets the connection that the handler serves. Default: none.
-    pub(crate) fn with_connection(mut self, connection: Connection) -> Self {
+    pub(super) fn set_connection(&mut self, connection: Connection) {
         self.connection = Some(connection);
-        self
     }
 
     pub(super) fn session(&self, extensions: &Extensions) -> &Session {
@@ -128,8 +128,9 @@ impl ServerHandler for Handler {
         match self.service.registry().tool(name) {
             // The SDK calls this for every call, but only uses the headers.
             Some(tool) if tool.has_headers => Some(tool.definition.clone()),
-            Some(_) => None,
-            None => self.service.inner.as_ref()?.tool(name),
+            Some(tool) if !tool.is_conditional() => None,
+            // A request that cannot see the tool calls the one of the inner handler.
+            _ => self.service.inner.as_ref()?.tool(name),
         }
     }
 
@@ -149,11 +150,21 @@ impl ServerHandler for Handler {
             .asking
             .as_ref()
             .is_some_and(|asking| legacy || !follows || asking.has_page() || shows_apps(&context));
-        let visible = registry.tools().iter().filter(|tool| is_visible(tool, &context));
-        let mut tools: Vec<Tool> = visible.map(|tool| tool.definition.clone()).collect();
+        let groups = Box::pin(self.enabled_groups(&registry, &context)).await?;
+        let mut tools: Vec<Tool> = {
+            let viewer = self.viewer(&context);
+            let visible = registry.tools().iter();
+            let visible = visible.filter(|tool| viewer.sees_tool(tool) && tool.is_enabled(&groups));
+            visible.map(|tool| tool.definition.clone()).collect()
+        };
+        let own_count = tools.len();
         if let Some(inner) = &self.service.inner {
-            let own = inner.list_tools(None, context).await?.tools;
-            tools.extend(own.into_iter().filter(|tool| registry.tool(&tool.name).is_none()));
+            let own = inner.list_tools(None, context.clone()).await?.tools;
+            let viewer = self.viewer(&context);
+            let sees = |tool: &crate::tool::Tool| viewer.sees_tool(tool) && tool.is_enabled(&groups);
+            tools.extend(
+                own.into_iter().filter(|own| !registry.tool(&own.name).is_some_and(|tool| sees(tool))),
+            );
         }
         if legacy {
             // Before 2026-07-28, an output schema must describe an object.
@@ -168,7 +179,8 @@ impl ServerHandler for Handler {
             }
         }
         if waits {
-            for tool in &mut tools {
+            // A tool of the inner handler can have the name of a hidden tool.
+            for tool in &mut tools[..own_count] {
                 let own = registry.tool(&tool.name);
                 if own.is_some_and(|own| own.tasks != TaskPolicy::Never) {
                     Asking::widen_output_schema(tool);
@@ -185,11 +197,11 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let registry = self.service.registry();
-        let Some(tool) = self.permit_call(&registry, &request.name, &context)? else {
-            pass(&self.service, &context.extensions)?;
+        let resumes = |tool: &crate::tool::Tool| self.resumes(tool, &request, &context);
+        let Some(tool) = self.permit_call(&registry, &request.name, &context, resumes).await? else {
             return match &self.service.inner {
                 Some(inner) => inner.call_tool(request, context).await,
-                None => Err(ErrorData::invalid_params(format!("there is no tool `{}`", request.name), None)),
+                None => Err(missing("tool", &request.name, request.request_state.is_some())),
             };
         };
         // Do this before anything is bound to the arguments.
@@ -255,10 +267,17 @@ impl ServerHandler for Handler {
         self.permit("prompts/list", None, &context.extensions)?;
         pass(&self.service, &context.extensions)?;
         let registry = self.service.registry();
-        let mut prompts: Vec<_> = registry.prompts().iter().map(|prompt| prompt.definition.clone()).collect();
+        let mut prompts: Vec<_> = {
+            let viewer = self.viewer(&context);
+            let visible = registry.prompts().iter().filter(|prompt| viewer.sees(&prompt.visible_if));
+            visible.map(|prompt| prompt.definition.clone()).collect()
+        };
         if let Some(inner) = &self.service.inner {
-            let own = inner.list_prompts(None, context).await?.prompts;
-            prompts.extend(own.into_iter().filter(|prompt| registry.prompt(&prompt.name).is_none()));
+            let own = inner.list_prompts(None, context.clone()).await?.prompts;
+            let viewer = self.viewer(&context);
+            prompts.extend(own.into_iter().filter(|own| {
+                !registry.prompt(&own.name).is_some_and(|prompt| viewer.sees(&prompt.visible_if))
+            }));
         }
         let (prompts, next_cursor) = paged(prompts, page, self.service.runtime.limits.list_page_size)?;
         Ok(ListPromptsResult { next_cursor, ..ListPromptsResult::with_all_items(prompts) })
@@ -271,13 +290,12 @@ impl ServerHandler for Handler {
     ) -> Result<GetPromptResponse, ErrorData> {
         self.permit("prompts/get", None, &context.extensions)?;
         let registry = self.service.registry();
-        let Some(prompt) = registry.prompt(&request.name) else {
+        let visible = |prompt: &&Arc<Prompt>| self.viewer(&context).sees(&prompt.visible_if);
+        let Some(prompt) = registry.prompt(&request.name).filter(visible) else {
             pass(&self.service, &context.extensions)?;
             return match &self.service.inner {
                 Some(inner) => inner.get_prompt(request, context).await,
-                None => {
-                    Err(ErrorData::invalid_params(format!("there is no prompt `{}`", request.name), None))
-                }
+                None => Err(missing("prompt", &request.name, request.request_state.is_some())),
             };
         };
         let arguments = Value::Object(request.arguments.unwrap_or_default());
@@ -314,11 +332,18 @@ impl ServerHandler for Handler {
         self.permit("resources/list", None, &context.extensions)?;
         pass(&self.service, &context.extensions)?;
         let registry = self.service.registry();
-        let listed = registry.resources().iter().filter(|resource| resource.listed);
-        let mut resources: Vec<_> = listed.map(|resource| resource.definition.clone()).collect();
+        let mut resources: Vec<_> = {
+            let viewer = self.viewer(&context);
+            let listed = registry.resources().iter();
+            let listed = listed.filter(|resource| resource.listed && viewer.sees_resource(resource));
+            listed.map(|resource| resource.definition.clone()).collect()
+        };
         if let Some(inner) = &self.service.inner {
-            let own = inner.list_resources(None, context).await?.resources;
-            resources.extend(own.into_iter().filter(|resource| registry.resource(&resource.uri).is_none()));
+            let own = inner.list_resources(None, context.clone()).await?.resources;
+            let viewer = self.viewer(&context);
+            resources.extend(own.into_iter().filter(|own| {
+                !registry.resource(&own.uri).is_some_and(|resource| viewer.sees_resource(resource))
+            }));
         }
         let (resources, next_cursor) = paged(resources, page, self.service.runtime.limits.list_page_size)?;
         Ok(ListResourcesResult { next_cursor, ..ListResourcesResult::with_all_items(resources) })
@@ -332,8 +357,11 @@ impl ServerHandler for Handler {
         self.permit("resources/templates/list", None, &context.extensions)?;
         pass(&self.service, &context.extensions)?;
         let registry = self.service.registry();
-        let mut templates: Vec<_> =
-            registry.templates().iter().map(|template| template.definition.clone()).collect();
+        let mut templates: Vec<_> = {
+            let viewer = self.viewer(&context);
+            let visible = registry.templates().iter().filter(|template| viewer.sees_template(template));
+            visible.map(|template| template.definition.clone()).collect()
+        };
         if let Some(inner) = &self.service.inner {
             templates.extend(inner.list_templates(None, context).await?.resource_templates);
         }
@@ -352,21 +380,23 @@ impl ServerHandler for Handler {
         self.permit("resources/read", None, &context.extensions)?;
         let registry = self.service.registry();
         let uri = request.uri.as_str();
-        let visible = |resource: &&Arc<Resource>| !resource.for_apps || shows_apps(&context);
+        let visible = |resource: &&Arc<Resource>| self.viewer(&context).sees_resource(resource);
+        let matching = |template: &ResourceTemplate| self.viewer(&context).sees_template(template);
         let (read, mime_type, meta, arguments) =
             if let Some(resource) = registry.resource(uri).filter(visible) {
                 let Resource { definition, read, .. } = &**resource;
                 (read, definition.mime_type.as_deref(), definition.meta.as_ref(), Value::Null)
-            } else if let Some((template, variables)) = registry.template(uri) {
-                (&template.read, template.definition.mime_type.as_deref(), None, Value::Object(variables))
+            } else if let Some((template, arguments)) = registry.template(uri, matching) {
+                (&template.read, template.definition.mime_type.as_deref(), None, arguments)
             } else {
                 pass(&self.service, &context.extensions)?;
                 return match &self.service.inner {
                     Some(inner) => inner.read_resource(request, context).await,
-                    None => Err(ErrorData::resource_not_found(
-                        format!("there is no resource `{uri}`"),
-                        Some(json!({"uri": uri})),
-                    )),
+                    None => Err(ErrorData {
+                        code: ErrorCode::RESOURCE_NOT_FOUND,
+                        data: Some(json!({"uri": uri})),
+                        ..missing("resource", uri, request.request_state.is_some())
+                    }),
                 };
             };
         let call = Call {
@@ -396,7 +426,7 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
         self.permit("completion/complete", None, &context.extensions)?;
-        let Some(complete) = self.completer(&request) else {
+        let Some(complete) = self.completer(&request, &context) else {
             pass(&self.service, &context.extensions)?;
             return match &self.service.inner {
                 Some(inner) => inner.complete(request, context).await,
@@ -450,7 +480,8 @@ impl ServerHandler for Handler {
             );
             return Err(ErrorData::invalid_params(message, None));
         }
-        session.set(Setting::Subscribed(request.uri)).await
+        let is_visible = !self.hides_resource(&request.uri, &context);
+        session.set(Setting::Subscribed { uri: request.uri, is_visible }).await
     }
 
     async fn unsubscribe(
@@ -474,7 +505,10 @@ impl ServerHandler for Handler {
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        self.permit("subscriptions/listen", None, &context.request_context().extensions)?;
+        let request = context.request_context();
+        self.permit("subscriptions/listen", None, &request.extensions)?;
+        let principal = self.service.principal(&request.extensions);
+        let name = principal.map(|principal| groups::principal_name(&self.service.runtime, &principal));
         let acknowledged = self.acknowledging.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         let mut changes = acknowledged.unwrap_or_else(|| self.service.runtime.changes.subscribe());
         loop {
@@ -484,7 +518,10 @@ impl ServerHandler for Handler {
                 change = next_change(&mut changes) => change,
             };
             let Some(ChangeNotice { change, .. }) = change else { return Ok(()) };
-            session::tell(&context, change).await;
+            if matches!(&change, Change::Resource(uri) if self.hides_resource(uri, request)) {
+                continue;
+            }
+            session::tell(&context, change, name.as_deref()).await;
         }
     }
 
@@ -496,7 +533,7 @@ impl ServerHandler for Handler {
         self.permit("tasks/get", None, &context.extensions)?;
         pass(&self.service, &context.extensions)?;
         let owner = tasks_2026::owner(&self.service, &context.extensions);
-        let permit = |view: &TaskView| self.permit_tool("tasks/get", &view.tool, &context.extensions);
+        let permit = |view: &TaskView| self.permit_tool("tasks/get", &view.tool, &context);
         tasks_2026::get(&self.service, self.tasks()?, &owner, request, permit).await
     }
 
@@ -507,7 +544,7 @@ impl ServerHandler for Handler {
     ) -> Result<(), ErrorData> {
         self.permit("tasks/update", None, &context.extensions)?;
         pass(&self.service, &context.extensions)?;
-        self.permit_task("tasks/update", &request.task_id, &context.extensions).await?;
+        self.permit_task("tasks/update", &request.task_id, &context).await?;
         let owner = tasks_2026::owner(&self.service, &context.extensions);
         tasks_2026::update(self.tasks()?, &owner, request).await
     }
@@ -519,7 +556,7 @@ impl ServerHandler for Handler {
     ) -> Result<(), ErrorData> {
         self.permit("tasks/cancel", None, &context.extensions)?;
         pass(&self.service, &context.extensions)?;
-        self.permit_task("tasks/cancel", &request.task_id, &context.extensions).await?;
+        self.permit_task("tasks/cancel", &request.task_id, &context).await?;
         let owner = tasks_2026::owner(&self.service, &context.extensions);
         tasks_2026::cancel(self.tasks()?, &owner, request).await
     }
@@ -637,21 +674,40 @@ impl Handler {
         }
     }
 
-    fn completer(&self, request: &CompleteRequestParams) -> Option<Completer> {
-        let registry = self.service.registry();
+    fn completer(
+        &self,
+        request: &CompleteRequestParams,
+        context: &RequestContext<RoleServer>,
+    ) -> Option<Completer> {
+        let (registry, viewer) = (self.service.registry(), self.viewer(context));
         let argument = request.argument.name.as_str();
         match &request.r#ref {
-            Reference::Prompt(prompt) => registry.prompt(&prompt.name)?.completions.get(argument).cloned(),
+            Reference::Prompt(prompt) => {
+                let prompt = registry.prompt(&prompt.name).filter(|prompt| viewer.sees(&prompt.visible_if));
+                prompt?.completions.get(argument).cloned()
+            }
             Reference::Resource(resource) => registry
                 .templates()
                 .iter()
-                .find(|template| template.definition.uri_template == resource.uri)?
+                .find(|template| {
+                    template.definition.uri_template == resource.uri && viewer.sees_template(template)
+                })?
                 .completions
                 .get(argument)
                 .cloned(),
             _ => None,
         }
     }
+}
+
+/// Returns the error for an item that the server does not have. `is_resumed` is whether the client resumes a run of it.
+fn missing(what: &str, name: &str, is_resumed: bool) -> ErrorData {
+    let message = if is_resumed {
+        format!("the run cannot continue: the server no longer has the {what} `{name}`")
+    } else {
+        format!("there is no {what} `{name}`")
+    };
+    ErrorData::invalid_params(message, None)
 }
 
 /// Returns the error for a prompt or a resource whose question could only be answered later. A tool has `task_result`
@@ -680,7 +736,7 @@ pub(super) fn unknown_method(request: &CustomRequest, rounds: bool) -> ErrorData
     if KNOWN.contains(&method) || (OF_SESSIONS.contains(&method) && !rounds) {
         return ErrorData::invalid_params(format!("the parameters of `{method}` are not valid"), None);
     }
-    ErrorData::new(rmcp::model::ErrorCode::METHOD_NOT_FOUND, format!("there is no method `{method}`"), None)
+    ErrorData::new(ErrorCode::METHOD_NOT_FOUND, format!("there is no method `{method}`"), None)
 }
 
 /// Returns one page of a list, and the cursor of the next page.

@@ -17,7 +17,6 @@ use serde_json::{Map, Value};
 use super::{Client, Revision, admit::enter};
 use crate::{
     base::digest,
-    ctx::Ctx,
     error::{Error, ErrorKind, Result},
     function::Erased,
     limits::{Admission, Quota},
@@ -92,8 +91,8 @@ pub(super) async fn invoke<T: Returned>(
         task_limit: None,
         keep_alive,
     };
-    let ctx = Ctx::new(Arc::clone(&run));
-    let mut future = function(&ctx, arguments);
+    let ctx = function.ctx(&run);
+    let mut future = function.call(&ctx, arguments);
     let result = match run_leg(&run, future.as_mut(), pace, run.client.cancelled().cancelled(), check).await {
         Leg::Done(result) => result,
         // Only tasks can be stopped.

@@ -6,7 +6,9 @@ mod handler;
 mod inner;
 mod invoke;
 mod join;
-mod local;
+mod layered;
+pub(crate) mod local;
+pub(crate) mod middleware;
 #[cfg(feature = "telemetry")]
 mod observed;
 mod permit;
@@ -22,10 +24,9 @@ use crate::{
     run::{Client, fits},
 };
 pub(crate) use handler::Handler;
-#[cfg(not(feature = "telemetry"))]
-pub(crate) use handler::Handler as Served;
 pub(crate) use inner::{DynHandler, Wrapped};
-pub(crate) use local::execute;
+#[cfg(not(feature = "telemetry"))]
+pub(crate) use layered::Layered as Served;
 #[cfg(feature = "telemetry")]
 pub(crate) use observed::Observed as Served;
 pub(crate) use permit::Authorize;

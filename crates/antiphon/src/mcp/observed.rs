@@ -18,7 +18,7 @@ use rmcp::{
     service::{NotificationContext, RequestContext, SubscriptionContext},
 };
 
-use super::Handler;
+use super::layered::Layered;
 use crate::{
     mcp::Service,
     protocol::revision::VERSIONS,
@@ -26,8 +26,8 @@ use crate::{
     telemetry::{About, Ended, RequestSpan},
 };
 
-/// A [`Handler`] that records every request.
-pub(crate) struct Observed(Handler);
+/// A handler that records every request.
+pub(crate) struct Observed(Layered);
 
 /// The details of a request, besides its method.
 #[derive(Default)]
@@ -40,7 +40,7 @@ struct What {
 
 impl Observed {
     pub(crate) fn new(service: Arc<Service>, session_idle: Option<std::time::Duration>) -> Self {
-        Self(Handler::new(service, session_idle))
+        Self(Layered::new(service, session_idle))
     }
 
     /// Sets the connection that the handler serves. Default: none.
@@ -232,8 +232,8 @@ impl ServerHandler for Observed {
     ) -> impl Future<Output = Result<ReadResourceResponse, ErrorData>> + Send + '_ {
         let what = self.what(|| {
             let registry = self.0.service.registry();
-            let is_run =
-                registry.resource(&request.uri).is_some() || registry.template(&request.uri).is_some();
+            let is_run = registry.resource(&request.uri).is_some()
+                || registry.template(&request.uri, |_| true).is_some();
             What { uri: Some(request.uri.clone()), is_run, ..What::default() }
         });
         let work = move |context| self.0.read_resource(request, context);

@@ -1,16 +1,36 @@
-//! Authorization of requests, and the tools that a client can see.
+//! Authorization of requests, and the tools, prompts and resources that a request can see.
 
-use std::{any::Any, sync::Arc};
+use std::{
+    any::Any,
+    collections::BTreeSet,
+    sync::{Arc, OnceLock},
+    time::SystemTime,
+};
 
 use antiphon_transport::identity::{Identity, Refusal};
-use rmcp::{ErrorData, RoleServer, model::Extensions, service::RequestContext};
+use rmcp::{
+    ErrorData, RoleServer,
+    model::{CallToolRequestParams, Extensions},
+    service::RequestContext,
+};
+use serde_json::Value;
 
-use super::{Handler, Revision};
+use super::{
+    Handler, Revision, Service,
+    admit::{pass, refund},
+    tasks_2026,
+};
 use crate::{
-    protocol::{UI_EXTENSION, UI_META},
+    protocol::{UI_EXTENSION, UI_META, reply::to_error_data},
     registry::Registry,
-    run::client::revision,
+    resource::{Resource, ResourceTemplate},
+    run::{
+        client::{has_session, revision},
+        groups,
+    },
+    seal::Binding,
     tool::{Tool, Visibility},
+    visibility::{RequestInfo, VisibleIf},
 };
 
 /// The authorization rules of a server.
@@ -56,28 +76,108 @@ impl Handler {
         })
     }
 
-    /// Returns the tool with this name, or `None` if the client cannot see one. Rejects the call if the caller
-    /// is not allowed to send it.
-    pub(super) fn permit_call<'a>(
+    /// Returns the tool with this name, or `None` if the request cannot see one. A request without a tool is counted
+    /// here. `resumes` returns whether the request resumes a run of a tool: such a run continues when its group is
+    /// disabled.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the caller is not allowed to send the call, or has sent too many requests.
+    pub(super) async fn permit_call<'a>(
         &self,
         registry: &'a Registry,
         name: &str,
         context: &RequestContext<RoleServer>,
+        resumes: impl Fn(&Tool) -> bool,
     ) -> Result<Option<&'a Arc<Tool>>, ErrorData> {
         // A client can call only the tools that it can list.
-        let tool = registry.tool(name).filter(|tool| is_visible(tool, context));
-        self.permit("tools/call", tool.map(|tool| &**tool), &context.extensions)?;
+        let seen = registry.tool(name).filter(|tool| self.viewer(context).sees_tool(tool));
+        if let Some(tool) = seen.filter(|tool| tool.groups.is_empty()) {
+            self.permit("tools/call", Some(tool), &context.extensions)?;
+            return Ok(Some(tool));
+        }
+        self.permit("tools/call", None, &context.extensions)?;
+        // Count the request before the groups are read from the store.
+        pass(&self.service, &context.extensions)?;
+        // Also read the groups for an unknown or hidden name, so that its error takes the same time.
+        let groups = Box::pin(self.enabled_groups(registry, context)).await?;
+        let tool = seen.filter(|tool| tool.is_enabled(&groups) || resumes(tool));
+        if let Some(tool) = tool {
+            self.permit("tools/call", Some(tool), &context.extensions)?;
+            // The call is counted again when it is admitted.
+            refund(&self.service, &context.extensions);
+        }
         Ok(tool)
     }
 
-    /// Rejects a request about a task of `tool` if the caller is not allowed to call that tool.
+    /// Returns whether a call resumes a run of `tool`: its `requestState` was sealed for this tool, this caller and
+    /// these arguments.
+    pub(super) fn resumes(
+        &self,
+        tool: &Tool,
+        request: &CallToolRequestParams,
+        context: &RequestContext<RoleServer>,
+    ) -> bool {
+        let Some(state) = request.request_state.as_deref() else { return false };
+        if revision(context) != Revision::Rounds {
+            return false;
+        }
+        let runtime = &self.service.runtime;
+        let principal = self.service.principal(&context.extensions).unwrap_or_default();
+        let arguments = Value::Object(tool.arguments.present(request.arguments.clone().unwrap_or_default()));
+        let binding = Binding::new(&runtime.audience, &principal, "tools/call", tool.name(), &arguments);
+        runtime.seal.open(state, &binding, SystemTime::now()).is_ok()
+    }
+
+    /// Returns the groups of tools that are enabled in the session of a request, or else for its principal.
+    pub(super) async fn enabled_groups(
+        &self,
+        registry: &Registry,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<BTreeSet<String>, ErrorData> {
+        if !registry.has_groups() {
+            return Ok(BTreeSet::new());
+        }
+        let groups = if has_session(context) {
+            self.session(&context.extensions).shared().groups().await
+        } else if let Some(principal) = self.service.principal(&context.extensions) {
+            groups::enabled_groups(&self.service.runtime, &principal).await
+        } else {
+            return Ok(BTreeSet::new());
+        };
+        groups.map_err(|error| to_error_data(&error))
+    }
+
+    /// Returns the sender of a request, to decide what it can see.
+    pub(super) fn viewer<'a>(&'a self, context: &'a RequestContext<RoleServer>) -> Viewer<'a> {
+        Viewer { service: &self.service, context, info: OnceLock::new() }
+    }
+
+    /// Returns whether a resource or a template has this URI, and the request can see none of them.
+    pub(super) fn hides_resource(&self, uri: &str, context: &RequestContext<RoleServer>) -> bool {
+        let (registry, viewer) = (self.service.registry(), self.viewer(context));
+        let resource = registry.resource(uri);
+        let exists = resource.is_some() || registry.template(uri, |_| true).is_some();
+        exists
+            && !resource.is_some_and(|resource| viewer.sees_resource(resource))
+            && registry.template(uri, |template| viewer.sees_template(template)).is_none()
+    }
+
+    /// Rejects a request about a task of `tool` if the caller cannot see that tool, or is not allowed to call it. A
+    /// group that was disabled meanwhile does not hide the task.
     pub(super) fn permit_tool(
         &self,
         method: &str,
         tool: &str,
-        extensions: &Extensions,
+        context: &RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.permit(method, self.service.registry().tool(tool).map(|tool| &**tool), extensions)
+        let registry = self.service.registry();
+        let tool = registry.tool(tool);
+        if tool.is_some_and(|tool| tool.is_conditional() && !tool.is_visible_to(self.viewer(context).info()))
+        {
+            return Err(tasks_2026::unknown());
+        }
+        self.permit(method, tool.map(|tool| &**tool), &context.extensions)
     }
 
     /// Rejects a request about a task, before it is processed, if the caller is not allowed to call the
@@ -86,25 +186,60 @@ impl Handler {
         &self,
         method: &str,
         id: &str,
-        extensions: &Extensions,
+        context: &RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let Some(tasks) = self.service.tasks.as_ref().filter(|_| self.service.has_scoped_tools()) else {
+        let is_needed = || self.service.has_scoped_tools() || self.service.registry().has_conditional_tools();
+        let Some(tasks) = self.service.tasks.as_ref().filter(|_| is_needed()) else {
             return Ok(());
         };
-        let owner = super::tasks_2026::owner(&self.service, extensions);
+        let owner = tasks_2026::owner(&self.service, &context.extensions);
         let found = tasks.get(&owner, id).await;
-        match found.map_err(|error| crate::protocol::reply::to_error_data(&error))? {
-            Some(view) => self.permit_tool(method, &view.tool, extensions),
+        match found.map_err(|error| to_error_data(&error))? {
+            Some(view) => self.permit_tool(method, &view.tool, context),
             // The method itself returns the error for an unknown task.
             None => Ok(()),
         }
     }
 }
 
+/// The sender of a request.
+pub(super) struct Viewer<'a> {
+    service: &'a Service,
+    context: &'a RequestContext<RoleServer>,
+    /// Created for the first item with a condition, because most items have none.
+    info: OnceLock<RequestInfo<'a>>,
+}
+
+impl Viewer<'_> {
+    /// Returns the caller and the client of the request.
+    fn info(&self) -> &RequestInfo<'_> {
+        self.info
+            .get_or_init(|| RequestInfo::new(self.context, self.service.principal(&self.context.extensions)))
+    }
+
+    /// Returns whether the request can see an item with these conditions.
+    pub(super) fn sees(&self, conditions: &VisibleIf) -> bool {
+        conditions.is_always() || conditions.holds(self.info())
+    }
+
+    /// Returns whether the request can see a tool, except for the tool's groups.
+    pub(super) fn sees_tool(&self, tool: &Tool) -> bool {
+        is_visible(tool, self.context) && (!tool.is_conditional() || tool.is_visible_to(self.info()))
+    }
+
+    pub(super) fn sees_resource(&self, resource: &Resource) -> bool {
+        (!resource.for_apps || shows_apps(self.context)) && self.sees(&resource.visible_if)
+    }
+
+    pub(super) fn sees_template(&self, template: &ResourceTemplate) -> bool {
+        self.sees(&template.visible_if)
+    }
+}
+
 /// Returns whether the client can see a tool. A tool for MCP Apps only is hidden from clients that have not
 /// declared the apps extension, because its results are not for models. The tools for waiting results are hidden from
 /// clients that do not receive such results.
-pub(super) fn is_visible(tool: &Tool, context: &RequestContext<RoleServer>) -> bool {
+fn is_visible(tool: &Tool, context: &RequestContext<RoleServer>) -> bool {
     let shows_apps = || shows_apps(context);
     // The tasks of 2025-11-25 are not an extension, and a client of that revision can call a tool without them.
     let follows_tasks = || {

@@ -17,7 +17,6 @@ use super::{
     tasks_2026,
 };
 use crate::{
-    ctx::Ctx,
     error::{Capability, Error, ErrorKind, Result},
     mcp::Service,
     protocol::reply::{put_trace, to_error_data, to_result, tool_error},
@@ -151,11 +150,11 @@ impl DetachableCall {
         let name = new.call.clone();
         let promotion = Promotion::new(&tasks, new, after, reply);
         let run = Arc::new(run.with_promotion(Arc::clone(&promotion) as Arc<dyn Promote>));
-        let ctx = Ctx::new(Arc::clone(&run));
+        let ctx = tool.call.ctx(&run);
         let limit = tool.timeout.or(service.runtime.limits.tool_timeout);
         let pace =
             Pace { grace: service.runtime.limits.suspend_grace, limit, task_limit: tool.timeout, keep_alive };
-        let mut future = (tool.call)(&ctx, tool.arguments.taken(&arguments));
+        let mut future = tool.call.call(&ctx, tool.arguments.taken(&arguments));
         // One future for the whole call. If it were dropped during a write, the next write would conflict and
         // the leg would count as lost.
         let mut beating = std::pin::pin!(beat(&promotion));
@@ -258,11 +257,8 @@ async fn asked(
 /// only the task can be cancelled.
 async fn cancelled(run: &Run, promotion: &Promotion) {
     run.client.cancelled().cancelled().await;
-    // The request ends when the client gets the task. That can be before the run knows that it is a task.
-    while promotion.is_under_way() {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-    if run.persistence().is_some() {
+    // The request also ends when the client gets the task. That can be before the run knows that it is a task.
+    if promotion.is_told() {
         std::future::pending::<()>().await;
     }
 }

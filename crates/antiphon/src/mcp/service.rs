@@ -28,6 +28,8 @@ pub(crate) struct Service {
     /// The authorization rules, if callers must authenticate.
     pub(crate) auth: Option<Arc<dyn Authorize>>,
     pub(crate) principal: Option<PrincipalHook>,
+    /// The layers around all requests, if the server has any.
+    pub(crate) layers: Option<super::middleware::Next>,
 }
 
 pub(crate) type PrincipalHook = Box<dyn Fn(&http::request::Parts) -> Option<String> + Send + Sync>;

@@ -1,7 +1,7 @@
 //! The settings of a 2025-11-25 session, and its change notifications.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::{
         Arc, Mutex, Weak,
         atomic::{AtomicBool, Ordering},
@@ -22,8 +22,9 @@ use tokio::sync::broadcast::{Receiver, error::RecvError};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
-    base::lock,
+    base::{lock, random_id},
     changes::{Change, ChangeNotice, Changes},
+    error::{Error, Result},
     protocol::elicitation_complete,
     run::{Pending, client},
     url_elicitation::MAX_ELICITATION_ID,
@@ -51,6 +52,8 @@ pub(crate) struct SharedSettings {
     part: Option<Weak<dyn SharedSession>>,
     /// The requests whose form is at the client, by ID, with the name under which the client is remembered.
     forms: Arc<Mutex<HashMap<String, String>>>,
+    /// The name of the session, which is the same on all replicas.
+    name: Arc<str>,
 }
 
 /// The tasks whose status a session receives.
@@ -93,8 +96,9 @@ impl Session {
         let closed = CancellationToken::new();
         let part = extensions.get::<OfSession>().map(|of| &of.0);
         let local = part.map_or_else(Arc::default, |part| Arc::clone(part.settings()));
+        let name = part.map_or_else(|| random_id().into(), |part| part.name().into());
         Self {
-            shared: SharedSettings { local, part: part.map(Arc::downgrade), forms: Arc::default() },
+            shared: SharedSettings { local, part: part.map(Arc::downgrade), forms: Arc::default(), name },
             forwards: AtomicBool::new(false),
             followed: Followed::default(),
             _close: closed.clone().drop_guard(),
@@ -108,7 +112,7 @@ impl Session {
 
     /// Returns the number of subscribed resources.
     pub(super) fn subscriptions(&self) -> usize {
-        self.shared.local.subscribed().len()
+        self.shared.local.subscriptions().len()
     }
 
     /// Reserves an entry for a task whose status the session receives. Returns `None` if the task already has one, or
@@ -151,8 +155,7 @@ impl Session {
             Some(part) => part.upgrade().is_some_and(|part| part.tells_of_changes()),
             None => true,
         };
-        let settings = Arc::clone(&self.shared.local);
-        tokio::spawn(forward(changes.subscribe(), settings, peer, tells, self.closed.clone()));
+        tokio::spawn(forward(changes.subscribe(), self.shared.clone(), peer, tells, self.closed.clone()));
     }
 }
 
@@ -166,6 +169,17 @@ impl SharedSettings {
         }
         self.local.set(setting);
         Ok(())
+    }
+
+    /// Returns the groups of tools that are enabled in the session.
+    pub(super) async fn groups(&self) -> Result<BTreeSet<String>> {
+        match self.part.as_ref().and_then(Weak::upgrade) {
+            Some(part) => part.groups().await.map_err(|error| {
+                tracing::error!(%error, "the groups of tools of a session could not be read");
+                Error::tool("the session could not be read; try again later")
+            }),
+            None => Ok(self.local.groups().clone()),
+        }
     }
 
     /// Records that the URL elicitation `id` is sent in this session. Call it before you send the
@@ -197,6 +211,22 @@ impl client::SessionMemory for SharedSettings {
             None => forms.remove(id),
         };
     }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn set_group<'a>(&'a self, group: &'a str, enabled: bool) -> Pending<'a, Result<bool>> {
+        Box::pin(async move {
+            if self.groups().await?.contains(group) == enabled {
+                return Ok(false);
+            }
+            let group = group.to_owned();
+            let setting = if enabled { Setting::GroupEnabled(group) } else { Setting::GroupDisabled(group) };
+            self.set(setting).await.map_err(|error| Error::tool(error.message))?;
+            Ok(true)
+        })
+    }
 }
 
 /// Returns whether a client cancelled a request because of its own time limit. MCP has no code for this. The official
@@ -206,23 +236,22 @@ fn is_timeout(reason: &str) -> bool {
     reason.contains("timed out") || reason.contains("timeout")
 }
 
-/// Returns the next change, and skips missed ones. Returns `None` when the channel is closed.
+/// Returns the next change. If changes were missed, returns [`Change::Any`]. Returns `None` when the channel is closed.
 pub(super) async fn next_change(changes: &mut Receiver<ChangeNotice>) -> Option<ChangeNotice> {
-    loop {
-        match changes.recv().await {
-            Ok(told) => return Some(told),
-            Err(RecvError::Lagged(missed)) => {
-                tracing::debug!(missed, "a client reads change notifications too slowly; some were skipped");
-            }
-            Err(RecvError::Closed) => return None,
+    match changes.recv().await {
+        Ok(told) => Some(told),
+        Err(RecvError::Lagged(missed)) => {
+            tracing::debug!(missed, "a client reads change notifications too slowly; some were skipped");
+            Some(ChangeNotice { change: Change::Any, id: None })
         }
+        Err(RecvError::Closed) => None,
     }
 }
 
 /// Sends change notifications to a 2025-11-25 session until it ends.
 async fn forward(
     mut changes: Receiver<ChangeNotice>,
-    settings: Arc<Settings>,
+    session: SharedSettings,
     peer: Peer<RoleServer>,
     tells: impl Fn() -> bool,
     closed: CancellationToken,
@@ -236,7 +265,7 @@ async fn forward(
         if !tells() {
             continue;
         }
-        for notification in notifications(&told, &settings) {
+        for notification in notifications(&told, &session.local, &session.name) {
             if peer.send_notification(notification).await.is_err() {
                 return;
             }
@@ -244,11 +273,13 @@ async fn forward(
     }
 }
 
-/// Notifies a 2026-07-28 client of a change. The sink drops changes that the client has not subscribed to.
-pub(super) async fn tell(context: &SubscriptionContext, change: Change) {
+/// Notifies a 2026-07-28 client of a change. The sink drops changes that the client has not subscribed to. `name` is the
+/// name of the client's principal, for changes of one principal.
+pub(super) async fn tell(context: &SubscriptionContext, change: Change, name: Option<&str>) {
     let sink = context.sink();
     let _ = match change {
-        Change::Tools => sink.notify_tool_list_changed().await,
+        Change::ToolsOf(of) if name != Some(&of) => return,
+        Change::Tools | Change::ToolsOf(_) => sink.notify_tool_list_changed().await,
         Change::Prompts => sink.notify_prompt_list_changed().await,
         Change::Resources => sink.notify_resource_list_changed().await,
         Change::Resource(uri) => sink.notify_resource_updated(uri).await,
@@ -265,15 +296,15 @@ pub(super) async fn tell(context: &SubscriptionContext, change: Change) {
     };
 }
 
-/// Returns the notifications that a session receives for a change.
-fn notifications(told: &ChangeNotice, settings: &Settings) -> Vec<ServerNotification> {
+/// Returns the notifications that the session `name` receives for a change.
+fn notifications(told: &ChangeNotice, settings: &Settings, name: &str) -> Vec<ServerNotification> {
     // If several replicas notify the client, this ID identifies the duplicates.
     let mut extensions = Extensions::new();
     if let Some(id) = &told.id {
         extensions.insert(id.clone());
     }
     let list = |change: &Change, extensions: Extensions| match change {
-        Change::Tools => {
+        Change::Tools | Change::ToolsOf(_) => {
             ToolListChangedNotification { extensions, ..ToolListChangedNotification::default() }.into()
         }
         Change::Prompts => {
@@ -287,17 +318,22 @@ fn notifications(told: &ChangeNotice, settings: &Settings) -> Vec<ServerNotifica
         updated.extensions = extensions;
         ServerNotification::ResourceUpdatedNotification(updated)
     };
-    let subscribed = settings.subscribed();
+    let subscriptions = settings.subscriptions();
     match &told.change {
-        Change::Resource(uri) if subscribed.contains(uri) => vec![resource(uri.clone(), extensions)],
+        Change::Resource(uri) if subscriptions.get(uri) == Some(&true) => {
+            vec![resource(uri.clone(), extensions)]
+        }
         Change::ElicitationComplete(id) if settings.has_elicitation(id) => {
             vec![elicitation_complete(id, extensions)]
         }
         Change::Resource(_) | Change::ElicitationComplete(_) => Vec::new(),
+        Change::ToolsOf(of) if of != name => Vec::new(),
         Change::Any => {
             let lists = [Change::Tools, Change::Prompts, Change::Resources];
             let lists = lists.iter().map(|change| list(change, Extensions::new()));
-            lists.chain(subscribed.iter().map(|uri| resource(uri.clone(), Extensions::new()))).collect()
+            // A subscription to a hidden resource is answered like one to an unknown URI.
+            let uris = subscriptions.keys().cloned();
+            lists.chain(uris.map(|uri| resource(uri, Extensions::new()))).collect()
         }
         change => vec![list(change, extensions)],
     }
@@ -306,6 +342,48 @@ fn notifications(told: &ChangeNotice, settings: &Settings) -> Vec<ServerNotifica
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn methods(change: Change, settings: &Settings) -> Vec<String> {
+        let sent = notifications(&ChangeNotice { change, id: None }, settings, "mine");
+        sent.iter().map(|sent| serde_json::to_value(sent).unwrap()["method"].to_string()).collect()
+    }
+
+    #[test]
+    fn change_of_another_session_is_not_sent() {
+        let settings = Settings::default();
+        let changed = [r#""notifications/tools/list_changed""#];
+        assert_eq!(methods(Change::ToolsOf("mine".into()), &settings), changed);
+        assert_eq!(methods(Change::ToolsOf("other".into()), &settings), [""; 0]);
+        assert_eq!(methods(Change::Tools, &settings), changed);
+    }
+
+    #[test]
+    fn subscription_to_a_hidden_resource_is_notified_only_of_unknown_changes() {
+        let settings = Settings::default();
+        settings.set(Setting::Subscribed { uri: "test://a".into(), is_visible: false });
+        assert_eq!(methods(Change::Resource("test://a".into()), &settings), [""; 0]);
+        let unknown = notifications(&ChangeNotice { change: Change::Any, id: None }, &settings, "mine");
+        let sent: Vec<_> = unknown.iter().map(|sent| serde_json::to_value(sent).unwrap()).collect();
+        assert_eq!(sent.len(), 4);
+        assert_eq!(sent[3]["params"]["uri"], "test://a", "as for an unknown URI");
+        settings.set(Setting::Subscribed { uri: "test://a".into(), is_visible: true });
+        assert_eq!(methods(Change::Resource("test://a".into()), &settings).len(), 1);
+        settings.set(Setting::Unsubscribed("test://a".into()));
+        assert_eq!(methods(Change::Resource("test://a".into()), &settings), [""; 0]);
+    }
+
+    #[tokio::test]
+    async fn client_that_missed_changes_is_notified_of_an_unknown_change() {
+        let sender = tokio::sync::broadcast::Sender::new(1);
+        let mut changes = sender.subscribe();
+        for change in [Change::ToolsOf("mine".into()), Change::Prompts] {
+            sender.send(ChangeNotice { change, id: None }).unwrap();
+        }
+        drop(sender);
+        assert_eq!(next_change(&mut changes).await.unwrap().change, Change::Any);
+        assert_eq!(next_change(&mut changes).await.unwrap().change, Change::Prompts);
+        assert!(next_change(&mut changes).await.is_none());
+    }
 
     #[test]
     fn session_hears_of_so_many_tasks_and_of_each_once() {

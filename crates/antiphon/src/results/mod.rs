@@ -20,6 +20,7 @@ pub use antiphon_results::*;
 pub use antiphon_results::{
     Access, CreateOptions, DualResponse, DualResponseError, DualResponseServer, Owner,
 };
+use rmcp::model::ServerCapabilities;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -29,13 +30,14 @@ pub use self::{
     tools::ResultTools,
     viewer::{RESULT_META, RESULT_VIEWER, result_viewer},
 };
-#[cfg(feature = "telemetry")]
-use crate::telemetry::Recorder;
 use crate::{
     ctx::Ctx,
     error::Error,
     model::ContentBlock,
+    protocol::UI_EXTENSION,
     resource::{Resource, ResourceTemplate},
+    run::Runtime,
+    telemetry::Recorder,
     tool::{IntoToolOutput, ToolOutput},
 };
 
@@ -73,7 +75,6 @@ impl Results {
     }
 
     /// Records actions on result sets. Servers that share one `DualResponseServer` count each action once.
-    #[cfg(feature = "telemetry")]
     pub(crate) fn watch(&self, recorder: Recorder) {
         self.server.watch(move |event| {
             let refused = event.refused.map(antiphon_results::ErrorCode::as_str);
@@ -129,13 +130,23 @@ impl Results {
     }
 
     /// Returns the capability that clients can read before they call a tool.
-    pub(crate) fn capability(&self) -> impl Iterator<Item = (String, Map<String, Value>)> + use<> {
+    fn capability(&self) -> impl Iterator<Item = (String, Map<String, Value>)> + use<> {
         let about = json!({
             "enabled": true,
             "baseUrl": self.server.base_url(),
             "defaultExpiration": self.server.default_expiration().as_secs(),
         });
         about.as_object().map(|about| ("dualResponse".to_owned(), about.clone())).into_iter()
+    }
+}
+
+/// Adds the capabilities of result sets and of the viewer, if the server has them.
+pub(crate) fn declare(runtime: &Runtime, capabilities: &mut ServerCapabilities) {
+    if let Some(results) = runtime.state::<Results>() {
+        capabilities.experimental.get_or_insert_default().extend(results.capability());
+    }
+    if let Some(apps) = capability(runtime) {
+        capabilities.extensions.get_or_insert_default().insert(UI_EXTENSION.to_owned(), apps);
     }
 }
 

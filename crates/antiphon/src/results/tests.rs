@@ -29,7 +29,6 @@ use url::Url;
 
 use super::{RESULT_META, ResultTools};
 use crate::{
-    ctx::Ctx,
     run::Run,
     run::{Leg, Pace, run_leg},
     seal::Binding,
@@ -162,8 +161,8 @@ async fn run(server: &Server, arguments: &Value) -> (ToolOutput, Journal) {
     let run = Arc::new(Run::new(caller, Arc::clone(&server.shared.service.runtime), None));
     let registry = server.shared.service.registry();
     let tool = registry.tool("query_result").unwrap();
-    let ctx = Ctx::new(Arc::clone(&run));
-    let mut future = (tool.call)(&ctx, arguments);
+    let ctx = tool.call.ctx(&run);
+    let mut future = tool.call.call(&ctx, arguments);
     let pace = Pace { grace: Duration::from_secs(1), limit: None, task_limit: None, keep_alive: None };
     match run_leg(&run, future.as_mut(), pace, std::future::pending(), |_| Ok(())).await {
         Leg::Done(Ok(output)) => {

@@ -10,7 +10,7 @@ use crate::{
     base::sha256,
     ctx::Ctx,
     error::Result,
-    function::Erased,
+    function::Callable,
     model::ContentBlock,
     protocol::{APP_MEDIA_TYPE, UI_META},
     resource::Resource,
@@ -49,14 +49,14 @@ impl Tool {
     pub fn with_result_viewer(mut self) -> Self {
         let mut ui = ui(&self).cloned().unwrap_or_default();
         ui.insert("resourceUri".into(), result_viewer().into());
-        self.call = beside_viewer(self.call);
+        self.call.callable = beside_viewer(self.call.callable);
         self.with_meta(UI_META, ui).with_meta(LEGACY_META, result_viewer())
     }
 }
 
 /// Returns the function of a tool whose answers are shown in the viewer. The client decides on the form of the answer.
-fn beside_viewer(call: Erased<ToolOutput>) -> Erased<ToolOutput> {
-    let wrapped: Erased<ToolOutput> = Box::new(move |ctx, arguments| {
+fn beside_viewer(call: Callable<ToolOutput>) -> Callable<ToolOutput> {
+    let wrapped: Callable<ToolOutput> = Box::new(move |ctx, arguments| {
         let answer = call(ctx, arguments);
         Box::pin(async move {
             let mut output = answer.await?;

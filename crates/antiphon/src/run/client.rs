@@ -40,7 +40,17 @@ pub(crate) trait SessionMemory: Send + Sync + fmt::Debug {
     /// Records that a form of the request `id` is at the client, and the name under which the client is remembered.
     /// `None` means that no form is at the client.
     fn watch_form(&self, id: &str, client: Option<&str>);
+
+    /// Returns the name of the session, which is the same on all replicas.
+    fn name(&self) -> &str;
+
+    /// Enables or disables a group of tools in this session. Returns whether it was different before.
+    fn set_group<'a>(&'a self, group: &'a str, enabled: bool) -> Pending<'a, Result<bool, Error>>;
 }
+
+/// The values that layers have added to a request.
+#[derive(Clone, Debug)]
+pub(crate) struct Added(pub(crate) http::Extensions);
 
 /// A connection that belongs to one client, such as stdio, a socket or a WebSocket. Streamable HTTP has none.
 #[derive(Clone, Debug)]
@@ -214,7 +224,13 @@ impl Client {
         self.context().and_then(RequestContext::client_info).map(|info| info.name)
     }
 
-    fn context(&self) -> Option<&RequestContext<RoleServer>> {
+    /// Returns the session that the request belongs to, if any.
+    pub(crate) fn session(&self) -> Option<&dyn SessionMemory> {
+        self.session.as_deref().filter(|_| self.supports(Capability::Session))
+    }
+
+    /// Returns the request, if a client waits for the response.
+    pub(crate) fn context(&self) -> Option<&RequestContext<RoleServer>> {
         match &self.kind {
             Kind::Remote(context) => Some(context),
             Kind::Task { .. } | Kind::None { .. } => None,
@@ -277,14 +293,7 @@ impl Client {
     /// Returns whether this is a 2025-11-25 request over HTTP without a session. Requests to its peer would
     /// never arrive, and its capabilities are unknown.
     fn is_sessionless(&self) -> bool {
-        let parts = self.extensions().get::<http::request::Parts>();
-        self.revision == Revision::Session
-            && !self.is_of_task()
-            && parts.is_some_and(|parts| {
-                let streamable =
-                    parts.extensions.get::<antiphon_transport::streamable::Streamable>().is_some();
-                streamable && !parts.headers.contains_key(&antiphon_transport::streamable::SESSION)
-            })
+        self.revision == Revision::Session && !self.is_of_task() && lacks_session(self.extensions())
     }
 
     pub(crate) fn supports(&self, capability: Capability) -> bool {
@@ -435,6 +444,19 @@ pub(crate) fn revision(context: &RequestContext<RoleServer>) -> Revision {
     Revision::of(context.protocol_version().as_ref().map(ProtocolVersion::as_str))
 }
 
+/// Returns whether a request came over streamable HTTP without the ID of a session.
+fn lacks_session(extensions: &Extensions) -> bool {
+    extensions.get::<http::request::Parts>().is_some_and(|parts| {
+        let streamable = parts.extensions.get::<antiphon_transport::streamable::Streamable>().is_some();
+        streamable && !parts.headers.contains_key(&antiphon_transport::streamable::SESSION)
+    })
+}
+
+/// Returns whether a request belongs to a session. A 2026-07-28 request has none.
+pub(crate) fn has_session(context: &RequestContext<RoleServer>) -> bool {
+    revision(context) == Revision::Session && !lacks_session(&context.extensions)
+}
+
 fn to_logging_level(level: Level) -> LoggingLevel {
     match level {
         Level::Debug => LoggingLevel::Debug,
@@ -453,7 +475,8 @@ fn guard(request: &Value, declared: &ClientCapabilities) -> Option<Capability> {
     needs(request).into_iter().find(|capability| !declares(declared, *capability))
 }
 
-fn declares(declared: &ClientCapabilities, capability: Capability) -> bool {
+/// Returns whether a client has declared a capability. A session is not declared.
+pub(crate) fn declares(declared: &ClientCapabilities, capability: Capability) -> bool {
     let (elicitation, sampling) = (declared.elicitation.as_ref(), declared.sampling.as_ref());
     match capability {
         // `elicitation: {}` means forms. It did so before MCP had elicitation modes.

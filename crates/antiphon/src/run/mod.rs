@@ -5,6 +5,7 @@ mod at_most_once;
 pub(crate) mod channels;
 pub(crate) mod client;
 mod drive;
+pub(crate) mod groups;
 mod persistence;
 mod runtime;
 mod single_use;
@@ -14,8 +15,9 @@ pub(crate) use self::{
     channels::{AskOptions, Channel, Channels},
     client::{Client, fits, fits_with_content},
     drive::{Leg, Pace, run_leg},
+    groups::set_group,
     persistence::{Claimed, Pending, Persistence, Promote, Stop},
-    runtime::{Runtime, States, load, seal},
+    runtime::{Mount, Mounts, Runtime, States, load, seal},
     single_use::{Entered, enter},
 };
 

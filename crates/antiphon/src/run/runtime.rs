@@ -4,6 +4,7 @@ use std::{
     any::{Any, TypeId},
     collections::HashMap,
     fmt,
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 
@@ -47,6 +48,8 @@ pub(crate) struct Runtime {
     /// Stops the announcements to other replicas when the last run is dropped.
     pub(crate) _replicas_stop: DropGuard,
     pub(crate) states: States,
+    /// Returns whether a tool of the server is in this group.
+    pub(crate) is_group: Box<dyn Fn(&str) -> bool + Send + Sync>,
     /// Whether models can relay answers to questions that allow it.
     pub(crate) relays: bool,
     /// The clients that answered a question lately without asking their user.
@@ -57,6 +60,64 @@ pub(crate) struct Runtime {
 
 /// The state values that tools share, by type.
 pub(crate) type States = HashMap<TypeId, Box<dyn Any + Send + Sync>>;
+
+/// A server that is mounted in another one.
+pub(crate) struct Mount {
+    pub(crate) prefix: String,
+    /// The state values of the mounted server.
+    pub(crate) states: States,
+}
+
+impl fmt::Debug for Mount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mount").field("prefix", &self.prefix).finish_non_exhaustive()
+    }
+}
+
+/// The mounted servers that an item belongs to, innermost first. Empty for an item of the server itself.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Mounts(Option<Arc<[Arc<Mount>]>>);
+
+impl Mounts {
+    fn all(&self) -> &[Arc<Mount>] {
+        self.0.as_deref().unwrap_or_default()
+    }
+
+    /// Returns the mounts of the same item after its server is mounted in another one.
+    pub(crate) fn within(&self, outer: &Arc<Mount>) -> Self {
+        Self(Some(self.all().iter().chain([outer]).map(Arc::clone).collect()))
+    }
+
+    /// Returns the state of this type of the innermost server that has one.
+    pub(crate) fn state<T: 'static>(&self) -> Option<&T> {
+        let id = TypeId::of::<T>();
+        self.all().iter().find_map(|mount| mount.states.get(&id))?.downcast_ref()
+    }
+
+    /// Returns whether a mounted server has a state of this type.
+    pub(crate) fn has_state(&self, id: TypeId) -> bool {
+        self.all().iter().any(|mount| mount.states.contains_key(&id))
+    }
+
+    /// Returns the prefix under which the item's outermost mounted server is mounted.
+    pub(crate) fn prefix(&self) -> Option<&str> {
+        self.all().last().map(|mount| mount.prefix.as_str())
+    }
+
+    /// Returns the prefixes of all mounted servers, outermost first: `shop/notes`.
+    pub(crate) fn path(&self) -> Option<String> {
+        let prefixes: Vec<_> = self.all().iter().rev().map(|mount| mount.prefix.as_str()).collect();
+        (!prefixes.is_empty()).then(|| prefixes.join("/"))
+    }
+
+    /// Returns the full name of a group of the item's server: `shop/notes/admin`.
+    pub(crate) fn group(&self, group: String) -> String {
+        match self.path() {
+            Some(path) => format!("{path}/{group}"),
+            None => group,
+        }
+    }
+}
 
 impl Runtime {
     /// Returns the shared state of this type.

@@ -1,23 +1,12 @@
 //! The server, its builder and its transports.
 
-#[cfg(feature = "http")]
-mod ask_loopback;
-#[cfg(feature = "http")]
-mod ask_page;
-#[cfg(feature = "auth")]
-mod ask_sign_in;
-#[cfg(feature = "auth")]
-pub mod auth;
 mod builder;
 #[cfg(feature = "http")]
-mod health;
-#[cfg(feature = "http")]
-mod http;
-#[cfg(feature = "http")]
-mod operators;
+pub(crate) mod http;
 pub(crate) mod replicas;
 #[cfg(feature = "stdio")]
 mod stdio;
+mod update;
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -27,21 +16,42 @@ use antiphon_transport::{
 };
 use tokio::io::{AsyncRead, AsyncWrite};
 
-pub use self::builder::ServerBuilder;
-#[cfg(feature = "http")]
-pub use self::{
-    health::Health,
-    http::{HttpConfig, MemoryBudget, ServeConfig, serve, shutdown_signal},
-    operators::OperatorConfig,
-};
+pub use self::{builder::ServerBuilder, update::Items};
 use crate::{
     changes::Changes,
-    error::{BuildError, Result},
+    error::Result,
     mcp::{Served, Service},
     run::client::Connection,
     task::Runs,
-    tool::{Tool, ToolCall, ToolResult},
+    tool::{ToolCall, ToolResult},
 };
+
+/// Without the feature `http`, the server has no HTTP sessions and no web page.
+#[cfg(not(feature = "http"))]
+mod http {
+    use std::sync::Arc;
+
+    use antiphon_store::Backend;
+    use antiphon_transport::drain::Drain;
+    use tokio_util::sync::CancellationToken;
+
+    use super::{Shared, replicas::Sessions};
+    use crate::{asking::AskPolicy, mcp::Authorize};
+
+    pub(super) fn shared_sessions(
+        _: &Backend,
+        _: &Drain,
+        _: &CancellationToken,
+    ) -> Option<Box<dyn Sessions>> {
+        None
+    }
+
+    pub(super) fn sign_in_problem(_: &AskPolicy, _: Option<&Arc<dyn Authorize>>, _: bool) -> Option<String> {
+        None
+    }
+
+    pub(super) fn begin_loopback(_: &Arc<Shared>) {}
+}
 
 /// An MCP server with tools, prompts and resources.
 ///
@@ -124,49 +134,13 @@ impl Server {
         self.shared.service.runtime.changes.elicitation_complete(id);
     }
 
-    /// Adds a tool while the server runs, and notifies clients that the list of tools has changed.
-    ///
-    /// # Errors
-    ///
-    /// Returns a [`BuildError`] if the tool is invalid, if its name is already used, or if the server lacks a state
-    /// that the tool takes.
-    pub fn add_tool(&self, tool: Tool) -> Result<(), BuildError> {
-        self.shared
-            .service
-            .catalog
-            .update(|registry| {
-                registry.add_tool(tool)?;
-                let states = &self.shared.service.runtime.states;
-                let missing = registry.missing_states(|state| states.contains_key(&state.id));
-                if missing.is_empty() { Ok(()) } else { Err(missing) }
-            })
-            .map_err(|problems| BuildError { problems })?;
-        self.shared.service.runtime.changes.tools();
-        Ok(())
-    }
-
-    /// Removes a tool while the server runs, and notifies clients that the list of tools has changed. Returns whether
-    /// the tool existed.
-    pub fn remove_tool(&self, name: &str) -> bool {
-        let removed = self
-            .shared
-            .service
-            .catalog
-            .update(|registry| if registry.remove_tool(name) { Ok(()) } else { Err(()) })
-            .is_ok();
-        if removed {
-            self.shared.service.runtime.changes.tools();
-        }
-        removed
-    }
-
     /// Runs a tool in this process, without a client. Use this method if your program itself must call a tool.
     ///
     /// Sampling uses the server's model, if the server has one. All other questions of the tool fail.
     ///
     /// If the tool fails, the result contains the error, as a model would receive it.
     pub async fn call_tool(&self, call: ToolCall) -> ToolResult {
-        crate::mcp::execute(&self.shared.service, call).await
+        crate::mcp::local::execute(&self.shared.service, call).await
     }
 
     /// Serves one client over a byte stream, such as a socket or a pipe. Returns when the client disconnects.

@@ -145,27 +145,6 @@ impl Tasks {
         }
     }
 
-    /// Returns why this replica does not work on tasks, for the readiness check.
-    #[cfg(feature = "http")]
-    pub(crate) fn problem(&self) -> Option<String> {
-        let blockers = self.blockers();
-        if self.is_shared && !blockers.compared {
-            return Some(
-                "the key ring has not been compared with the key rings of the other replicas yet".into(),
-            );
-        }
-        blockers.ring.clone()
-    }
-
-    /// Returns why this replica pauses. It stays ready, because the other replicas may not be able to read
-    /// the runs either.
-    #[cfg(feature = "http")]
-    pub(crate) fn pause(&self) -> Option<String> {
-        let blockers = self.blockers();
-        let reason = blockers.reason.filter(|_| blockers.unreadable.len() >= IN_A_ROW)?;
-        Some(format!("task records cannot be read ({}): {}", reason.name(), reason.advice()))
-    }
-
     /// Records that a run could be read.
     pub(super) fn readable(&self) {
         let mut blockers = self.blockers();
@@ -320,6 +299,29 @@ impl Tasks {
                 None => return Ok(key_rings),
             }
         }
+    }
+}
+
+/// For the readiness check.
+#[cfg(feature = "http")]
+impl Tasks {
+    /// Returns why this replica does not work on tasks.
+    pub(crate) fn problem(&self) -> Option<String> {
+        let blockers = self.blockers();
+        if self.is_shared && !blockers.compared {
+            return Some(
+                "the key ring has not been compared with the key rings of the other replicas yet".into(),
+            );
+        }
+        blockers.ring.clone()
+    }
+
+    /// Returns why this replica pauses. It stays ready, because the other replicas may not be able to read
+    /// the runs either.
+    pub(crate) fn pause(&self) -> Option<String> {
+        let blockers = self.blockers();
+        let reason = blockers.reason.filter(|_| blockers.unreadable.len() >= IN_A_ROW)?;
+        Some(format!("task records cannot be read ({}): {}", reason.name(), reason.advice()))
     }
 }
 

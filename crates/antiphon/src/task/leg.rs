@@ -14,7 +14,6 @@ use super::{
 };
 use crate::{
     base::now_millis,
-    ctx::Ctx,
     error::{Error, ErrorKind, Result},
     run::{Client, Leg, Pace, Persistence, Run, Stop, fits, run_leg},
     telemetry::{How, LegSpan, Outcome},
@@ -178,8 +177,8 @@ impl Tasks {
                 writer.cancel();
             }
             run.persist(Arc::clone(writer) as Arc<dyn Persistence>);
-            let ctx = Ctx::new(Arc::clone(&run));
-            let mut future = (tool.call)(&ctx, tool.arguments.taken(&record.arguments));
+            let ctx = tool.call.ctx(&run);
+            let mut future = tool.call.call(&ctx, tool.arguments.taken(&record.arguments));
             let limit = tool.timeout;
             let pace =
                 Pace { grace: self.runtime.limits.suspend_grace, limit, task_limit: limit, keep_alive: None };

@@ -34,8 +34,8 @@ pub(crate) struct Promotion {
     pending: Mutex<Option<(NewTask, oneshot::Sender<TaskView>)>>,
     writer: OnceLock<Arc<TaskWriter>>,
     kept: Notify,
-    /// Whether the run becomes a task at this moment.
-    under_way: AtomicBool,
+    /// Whether the waiting request has been given the task. Its end is then no cancellation.
+    told: Arc<AtomicBool>,
 }
 
 /// The conditions under which a run becomes a task.
@@ -94,7 +94,7 @@ impl Promotion {
             pending: Mutex::new(Some((new, reply))),
             writer: OnceLock::new(),
             kept: Notify::new(),
-            under_way: AtomicBool::new(false),
+            told: Arc::default(),
         })
     }
 
@@ -108,9 +108,9 @@ impl Promotion {
         self.writer.get()
     }
 
-    /// Returns whether the run becomes a task at this moment. The client can have received the task already.
-    pub(crate) fn is_under_way(&self) -> bool {
-        self.under_way.load(Ordering::Acquire)
+    /// Returns whether the waiting request has been given the task. The run learns only afterwards that it is a task.
+    pub(crate) fn is_told(&self) -> bool {
+        self.told.load(Ordering::Acquire)
     }
 
     /// Waits until the run has become a task, and returns the task writer.
@@ -133,8 +133,8 @@ impl Promotion {
         };
         // Spawned, because the waiting request can be dropped at any time and must not leave a half-created
         // task.
-        let write =
-            Self::write(Arc::clone(&self.tasks), pending, run.journal(), run.claims_under_way(), place);
+        let (tasks, told) = (Arc::clone(&self.tasks), Arc::clone(&self.told));
+        let write = Self::write(tasks, pending, told, (run.journal(), run.claims_under_way()), place);
         let written = tokio::spawn(write).await;
         let writer = written.unwrap_or_else(|_| Err(Error::new(ErrorKind::Cancelled)))?;
         let _ = self.writer.set(Arc::clone(&writer));
@@ -147,8 +147,8 @@ impl Promotion {
     async fn write(
         tasks: Arc<Tasks>,
         (mut new, reply): (NewTask, oneshot::Sender<TaskView>),
-        journal: Journal,
-        claims: BTreeMap<String, String>,
+        told: Arc<AtomicBool>,
+        (journal, claims): (Journal, BTreeMap<String, String>),
         place: Option<OwnedSemaphorePermit>,
     ) -> Result<Arc<TaskWriter>> {
         tasks.begin();
@@ -169,6 +169,8 @@ impl Promotion {
         let revision = tasks.insert(&key, &record).await?;
         // If this process dies, the worker that leases this job continues the run.
         tasks.push(&key, &record, Due { at: until, ..due }, now).await;
+        // Before the request ends.
+        told.store(true, Ordering::Release);
         if reply.send(record.view(revision)).is_err() {
             // The request was dropped, so the client will never receive the task ID.
             tasks.remove(&key, record, Revision(revision)).await?;
@@ -193,12 +195,7 @@ impl Promote for Promotion {
     }
 
     fn promote<'a>(&'a self, run: &'a Run) -> Pending<'a, Result<Option<Arc<dyn Persistence>>>> {
-        Box::pin(async {
-            self.under_way.store(true, Ordering::Release);
-            let made = self.make_task(run).await;
-            self.under_way.store(false, Ordering::Release);
-            made
-        })
+        Box::pin(self.make_task(run))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Telemetry: `tracing` spans and OpenTelemetry metrics.
 //!
 //! This module uses the APIs of `tracing` and OpenTelemetry, but no exporter. Your application adds exporters. Without
-//! the feature `telemetry`, the module does nothing.
+//! the feature `telemetry`, the module does nothing (`off`). With the feature, it consists of (`on`):
 //!
 //! - `config`: the operator's settings.
 //! - `instruments`: all metrics, in one table that a test compares with the reference.
@@ -15,36 +15,21 @@
 //! contain names and numbers, and values of a run only if the operator enables this. Logs never contain values of a
 //! run.
 
-#[cfg(feature = "telemetry")]
-mod config;
-#[cfg(feature = "telemetry")]
-mod instruments;
-#[cfg(feature = "telemetry")]
-mod leg;
 #[cfg(not(feature = "telemetry"))]
 mod off;
+#[cfg(feature = "telemetry")]
+mod on;
 #[cfg(feature = "prometheus")]
 mod prometheus;
-#[cfg(feature = "telemetry")]
-mod recorder;
-#[cfg(feature = "telemetry")]
-mod request;
-#[cfg(feature = "telemetry")]
-mod spanned;
 
-#[cfg(feature = "telemetry")]
-pub use self::config::Telemetry;
 #[cfg(not(feature = "telemetry"))]
 pub(crate) use self::off::{LegSpan, Recorder, Spanned, begun, put_place};
+#[cfg(feature = "telemetry")]
+pub use self::on::Telemetry;
+#[cfg(feature = "telemetry")]
+pub(crate) use self::on::{About, Ended, LegSpan, Recorder, RequestSpan, Spanned, begun, put_place};
 #[cfg(feature = "prometheus")]
 pub use self::prometheus::Prometheus;
-#[cfg(feature = "telemetry")]
-pub(crate) use self::{
-    leg::{LegSpan, begun, put_place},
-    recorder::Recorder,
-    request::{About, Ended, RequestSpan},
-    spanned::Spanned,
-};
 use crate::{
     error::{Error, ErrorKind},
     output::Returned,

@@ -41,6 +41,9 @@ impl Recorder {
     pub(crate) fn task_repaired(&self, _: &str) {}
 
     pub(crate) fn run_expired(&self, _: &str) {}
+
+    #[cfg_attr(not(feature = "results"), expect(dead_code, reason = "only result sets call this function"))]
+    pub(crate) fn results(&self, _: &'static str, _: u64, _: u64, _: Option<&'static str>) {}
 }
 
 pub(crate) struct Leased(());

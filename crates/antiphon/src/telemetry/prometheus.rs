@@ -45,7 +45,8 @@ impl Prometheus {
             .scope_info_enabled(false)
             .build()
             .map_err(|error| {
-                BuildError::new(format!("the Prometheus exporter cannot be created: {error}"))
+                let problem = format!("the Prometheus exporter cannot be created: {error}");
+                BuildError { problems: vec![problem] }
             })?;
         let resource = Resource::builder().with_service_name(service.into().into_owned()).build();
         let provider = SdkMeterProvider::builder().with_resource(resource).with_reader(exporter).build();

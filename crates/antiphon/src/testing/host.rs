@@ -14,7 +14,7 @@ use crate::protocol::{APP_MEDIA_TYPE, UI_EXTENSION};
 /// change often. A test that passes with a profile shows that the server works with a client that behaves like this.
 /// The test does not show that today's host displays a form.
 ///
-/// [`Client::connect_as`](super::Client::connect_as) connects a test client that behaves like a host.
+/// [`Client::connect_as`](crate::testing::Client::connect_as) connects a test client that behaves like a host.
 ///
 /// ```
 /// use antiphon::testing::{HostProfile, Revision};

@@ -29,20 +29,12 @@
 
 // The CLI uses the profiles without the rest, with the private feature `__profiles`.
 #[cfg(feature = "testing")]
-mod answers;
-#[cfg(feature = "testing")]
 mod client;
 mod host;
-#[cfg(feature = "testing")]
-mod replicas;
 mod revision;
 
 #[cfg(feature = "testing")]
-pub use self::{
-    answers::{Answers, Question},
-    client::{Client, Failed, Frame, Talk},
-    replicas::{Replicas, Report},
-};
+pub use self::client::{Answers, Client, Failed, Frame, Question, Replicas, Report, Talk};
 pub use self::{
     host::{FormBehavior, HostProfile, ModelReads},
     revision::Revision,

@@ -22,14 +22,16 @@ pub use self::{
 use crate::{
     ctx::ElicitKey,
     error::{Error, ErrorKind, Result},
-    function::{Erased, StateType, erase},
+    function::{Erased, erase},
     limits::Quota,
     model::{Icon, ToolAnnotations, ToolDescription},
     schema::{self, Validator},
+    visibility::VisibleIf,
 };
 pub use crate::{
     function::{Bound, Function},
     output::{IntoToolOutput, Json, ToolOutput, ToolResult},
+    visibility::RequestInfo,
 };
 pub use antiphon_llm::ToolCall;
 
@@ -68,8 +70,6 @@ pub const ELICITS_META: &str = "antiphon/elicits";
 pub struct Tool {
     pub(crate) definition: ToolDescription,
     pub(crate) call: Erased<ToolOutput>,
-    /// The state types that the function takes.
-    pub(crate) states: Vec<StateType>,
     pub(crate) arguments: Arguments,
     pub(crate) timeout: Option<Duration>,
     /// The quota of the tool. `None` means the server's quota.
@@ -87,6 +87,12 @@ pub struct Tool {
     pub(crate) scopes: Vec<String>,
     /// The clients that can see the tool.
     pub(crate) visibility: Visibility,
+    /// The conditions under which a request can see the tool.
+    visible_if: VisibleIf,
+    /// Whether callers who lack a scope of the tool cannot see it.
+    hidden_without_scopes: bool,
+    /// The groups of the tool. If it has any, one of them must be enabled.
+    pub(crate) groups: BTreeSet<String>,
     /// The validator of an output schema that was written by hand. The schema of a type needs none.
     output: Option<Validator>,
     forms: BTreeMap<String, Value>,
@@ -124,10 +130,9 @@ impl Tool {
         F: for<'a> Function<'a, A, M, Out = R> + 'static,
     {
         let none = TypeId::of::<A>() == TypeId::of::<()>();
-        let (call, states) = erase(function, R::into_tool_output);
+        let call = erase(function, R::into_tool_output);
         let mut tool =
             Self::with_call(name.into(), description.into(), schema::of_arguments::<A>(), call, none);
-        tool.states = states;
         tool.definition.output_schema = R::output_schema().map(Arc::new);
         tool
     }
@@ -148,9 +153,8 @@ impl Tool {
             Value::Object(schema) => (schema, None),
             _ => (Map::new(), Some("its input schema is not a JSON object".to_owned())),
         };
-        let (call, states) = erase(function, R::into_tool_output);
+        let call = erase(function, R::into_tool_output);
         let mut tool = Self::with_call(name.into(), description.into(), input_schema, call, false);
-        tool.states = states;
         tool.problems.extend(problem);
         if cfg!(not(feature = "validate")) {
             tool.problems.push("`Tool::raw` needs the feature `validate` of antiphon".into());
@@ -176,7 +180,6 @@ impl Tool {
             definition: ToolDescription::new(name, description, schema),
             output: None,
             call,
-            states: Vec::new(),
             arguments,
             timeout: None,
             quota: None,
@@ -186,6 +189,9 @@ impl Tool {
             retry: None,
             scopes: Vec::new(),
             visibility: Visibility::default(),
+            visible_if: VisibleIf::default(),
+            hidden_without_scopes: false,
+            groups: BTreeSet::new(),
             forms: BTreeMap::new(),
             problems: problem.into_iter().collect(),
         }
@@ -281,8 +287,9 @@ impl Tool {
     /// none.
     ///
     /// If the caller lacks one of these scopes, the server rejects a call over HTTP with `403`. The client can then
-    /// request more scopes from its authorization server. The scopes are checked only if the server has an
-    /// [`Auth`](crate::auth::Auth).
+    /// request more scopes from its authorization server. The scopes are not checked over stdio. Over HTTP, they
+    /// are checked only if the server has an [`Auth`](crate::auth::Auth). If it has none,
+    /// [`Server::router`](crate::Server::router) logs a warning.
     #[cfg(feature = "auth")]
     #[must_use]
     pub fn with_scopes(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
@@ -290,6 +297,73 @@ impl Tool {
         self.problems.extend(
             self.scopes.iter().filter_map(|scope| antiphon_transport::identity::scope_problem(scope)),
         );
+        self
+    }
+
+    /// Hides the tool from callers who lack one of its scopes ([`with_scopes`](Self::with_scopes)). Default: such
+    /// callers see the tool, the server rejects a call, and the error names the missing scopes.
+    ///
+    /// To a caller without the scopes, the tool does not exist: a call gets the error for an unknown tool, and the caller
+    /// does not learn which scopes to request. The scopes are compared only if the request has an
+    /// [`Identity`](crate::auth::Identity). So the tool is visible over stdio, and on a server without an
+    /// [`Auth`](crate::auth::Auth).
+    #[cfg(feature = "auth")]
+    #[must_use]
+    pub fn hidden_without_scopes(mut self) -> Self {
+        self.hidden_without_scopes = true;
+        self
+    }
+
+    /// Shows the tool only to requests for which `condition` returns `true`. If you call this method several times, all
+    /// conditions must be true. Default: every request sees the tool.
+    ///
+    /// A hidden tool does not exist for the request. `tools/list` does not contain the tool, and a call is answered like
+    /// the call of an unknown tool. This also applies to a call as a task, to the next round of a run, and to requests
+    /// about the tasks of the tool. The server evaluates the condition for each request, so `condition` must be fast and
+    /// must not block. If `condition` panics, the tool is hidden. [`Server::call_tool`](crate::Server::call_tool) does
+    /// not evaluate it.
+    ///
+    /// On MCP 2026-07-28, a list must not depend on the connection or on earlier requests, and it can depend on the
+    /// caller. So decide by the [`RequestInfo`], not by state that your tools change.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use antiphon::{Capability, prelude::*};
+    ///
+    /// async fn pick(_: &Ctx, _: ()) -> Result<String> {
+    ///     Ok("picked".into())
+    /// }
+    ///
+    /// let tool = Tool::new("pick", "Asks the user to pick a file", pick)
+    ///     .visible_if(|request| request.supports(Capability::Elicitation));
+    /// # let _ = tool;
+    /// ```
+    #[must_use]
+    pub fn visible_if(
+        mut self,
+        condition: impl Fn(&RequestInfo<'_>) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.visible_if.add(condition);
+        self
+    }
+
+    /// Adds the tool to a group. The tool is hidden until another tool enables the group with
+    /// [`Ctx::enable_group`](crate::Ctx::enable_group). A tool in several groups is visible if one of them is enabled.
+    /// Default: no group.
+    ///
+    /// A group shortens the list of tools for the model. It is not a permission: every caller can call the tool that
+    /// enables the group. Use [`visible_if`](Self::visible_if) or scopes for permissions. Runs and tasks of the tool
+    /// that have already started continue when the group is disabled.
+    #[must_use]
+    pub fn in_group(mut self, group: impl Into<String>) -> Self {
+        let group = group.into();
+        if !is_tool_name(&group) {
+            self.problems.push(format!(
+                "the name of its group `{group}` must be 1 to 128 letters, digits, `_`, `-` or `.`"
+            ));
+        }
+        self.groups.insert(group);
         self
     }
 
@@ -338,6 +412,23 @@ impl Tool {
         self
     }
 
+    /// Returns whether the tool can be hidden from a request.
+    pub(crate) fn is_conditional(&self) -> bool {
+        self.hidden_without_scopes || !self.visible_if.is_always() || !self.groups.is_empty()
+    }
+
+    /// Returns whether a request can see the tool, except for its groups.
+    pub(crate) fn is_visible_to(&self, request: &RequestInfo<'_>) -> bool {
+        let has_scopes =
+            || request.caller().is_none_or(|caller| self.scopes.iter().all(|scope| caller.has_scope(scope)));
+        (!self.hidden_without_scopes || has_scopes()) && self.visible_if.holds(request)
+    }
+
+    /// Returns whether one of the tool's groups is enabled, or the tool has none.
+    pub(crate) fn is_enabled(&self, groups: &BTreeSet<String>) -> bool {
+        self.groups.is_empty() || !self.groups.is_disjoint(groups)
+    }
+
     /// Returns the tool's name.
     pub fn name(&self) -> &str {
         &self.definition.name
@@ -378,6 +469,16 @@ impl Tool {
         if self.definition.input_schema.get("type").is_none_or(|kind| kind != "object") {
             self.problems.push(
                 "its input schema does not have the type `object`; use a struct with named fields".into(),
+            );
+        }
+        if self.hidden_without_scopes && self.scopes.is_empty() {
+            self.problems.push("`hidden_without_scopes` needs the scopes of `with_scopes`".into());
+        }
+        if self.has_headers && self.is_conditional() {
+            // The SDK compares the headers with the arguments before the server checks the visibility of the tool. The
+            // error of the SDK would reveal a hidden tool.
+            self.problems.push(
+                "a tool whose arguments are sent in headers (`x-mcp-header`) cannot be hidden; remove `visible_if`, `in_group` and `hidden_without_scopes`, or the headers".into(),
             );
         }
         if !self.problems.is_empty() {
@@ -432,6 +533,12 @@ fn optional(schema: &Map<String, Value>) -> BTreeSet<String> {
     };
     let rejects_null = |property: &Value| {
         let Value::Object(property) = property else { return false };
+        // A type without null decides. Compiling the property with all definitions takes long if there are many.
+        match property.get("type") {
+            Some(Value::String(kind)) if kind != "null" => return true,
+            Some(Value::Array(kinds)) if !kinds.iter().any(|kind| kind == "null") => return true,
+            _ => {}
+        }
         // A property can refer to definitions of the complete schema.
         let mut property = property.clone();
         for definitions in ["$defs", "definitions"] {
@@ -455,7 +562,8 @@ fn depth(value: &Value) -> usize {
     }
 }
 
-fn is_tool_name(name: &str) -> bool {
+/// Returns whether MCP allows the name of a tool.
+pub(crate) fn is_tool_name(name: &str) -> bool {
     (1..=128).contains(&name.len())
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
 }

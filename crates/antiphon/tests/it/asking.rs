@@ -1,6 +1,6 @@
 //! Questions through the form, and results that are read later, on both revisions.
 
-use std::time::Duration;
+use std::{sync::atomic::Ordering, time::Duration};
 
 use antiphon::{
     ServerBuilder,
@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use crate::{
     checked::{Checked, connect_with},
     tasks::quick,
+    visibility::switched,
 };
 
 /// The tools for models, and the tools of the form.
@@ -249,6 +250,37 @@ async fn form_tools_reject_calls_without_their_secrets() -> Result<()> {
         assert_eq!(still["questions"], open["questions"]);
         let result = client.call("task_result", json!({"id": id, "wait": 0})).await?;
         assert!(result.text().starts_with("NOT FINISHED"), "{}", result.text());
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn form_tools_do_not_find_a_task_of_a_hidden_tool() -> Result<()> {
+    for revision in Revision::BOTH {
+        let (shown, condition) = switched();
+        shown.store(true, Ordering::SeqCst);
+        let server = Server::builder("onboarding", "1.0.0")
+            .with_tasks(quick().with_retry(RetryPolicy::never()))
+            .with_asking(AskPolicy::default())
+            .tool(Tool::new("onboard", "Takes on a colleague", onboard).visible_if(condition))
+            .build()?;
+        let mut client = host(&server, revision).await?;
+        let (id, view) = (park(&mut client).await?, view_key(&mut client).await?);
+        let open = form(&mut client, "ask_open", json!({"view": view, "id": id})).await?;
+        let answer = json!({"view": view, "id": id, "ticket": open["ticket"], "responses": approve("4")});
+        shown.store(false, Ordering::SeqCst);
+        for (tool, arguments) in [("ask_open", json!({"view": view, "id": id})), ("ask_answer", answer)] {
+            assert_eq!(form(&mut client, tool, arguments).await?["error"]["code"], "NOT_FOUND", "{tool}");
+        }
+        assert_eq!(form(&mut client, "ask_open", json!({"view": view})).await?, json!({"status": "none"}));
+        let hidden = client.call("task_question", json!({"id": id})).await?;
+        let unknown = client.call("task_question", json!({"id": format!("t_{}", "0".repeat(32))})).await?;
+        assert!(hidden.is_error());
+        assert_eq!(hidden.result, unknown.result);
+        // The calls above have not answered the question.
+        shown.store(true, Ordering::SeqCst);
+        let still = form(&mut client, "ask_open", json!({"view": view, "id": id})).await?;
+        assert_eq!(still["questions"], open["questions"]);
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Answers that the model relays from the chat.
 
-use std::time::Duration;
+use std::{sync::atomic::Ordering, time::Duration};
 
 use antiphon::{
     ServerBuilder,
@@ -15,6 +15,7 @@ use crate::{
     asking::apps,
     checked::{Checked, connect_with},
     tasks::quick,
+    visibility::switched,
 };
 
 #[derive(Deserialize, JsonSchema)]
@@ -102,6 +103,30 @@ async fn model_relays_the_answer_of_the_user() -> Result<()> {
         let declined = json!({"colour": {"action": "decline"}});
         let done = client.call("task_answer", json!({"id": id, "answers": declined})).await?;
         assert!(done.is_error() && done.text().contains("declined"), "{}", done.text());
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn answer_to_a_hidden_tool_is_not_relayed() -> Result<()> {
+    for revision in Revision::BOTH {
+        let (shown, condition) = switched();
+        shown.store(true, Ordering::SeqCst);
+        let server = Server::builder("painter", "1.0.0")
+            .with_tasks(quick().with_retry(RetryPolicy::never()))
+            .with_asking(relaying())
+            .tool(Tool::new("paint", "Paints a wall", paint).visible_if(condition))
+            .build()?;
+        let mut client = connect_with(&server, revision, json!({})).await?;
+        let id = park(&mut client, "paint").await?;
+        shown.store(false, Ordering::SeqCst);
+        let hidden = client.call("task_answer", json!({"id": id, "answers": teal()})).await?;
+        let unknown = json!({"id": format!("t_{}", "0".repeat(32)), "answers": teal()});
+        assert!(hidden.is_error());
+        assert_eq!(hidden.result, client.call("task_answer", unknown).await?.result);
+        shown.store(true, Ordering::SeqCst);
+        let done = client.call("task_answer", json!({"id": id, "answers": teal()})).await?;
+        assert_eq!(done.text(), "2 coats of teal, Relay");
     }
     Ok(())
 }

@@ -518,3 +518,33 @@ async fn an_answer_makes_an_exchange_of_two_messages() -> Result<()> {
     }
     Ok(())
 }
+
+#[tokio::test]
+async fn a_question_of_another_server_is_forwarded_and_its_answer_is_not_changed() -> Result<()> {
+    async fn relay(ctx: &Ctx, _: ()) -> Result<String> {
+        let schema = json!({"type": "object", "properties": {"cell": {"type": "integer"}}});
+        let form = json!({"mode": "form", "message": "Cell?", "requestedSchema": schema});
+        let cell = ctx.forward("cell", "elicitation/create", form).await?;
+        let page = json!({"mode": "url", "message": "Pay", "url": "https://example.com/pay"});
+        let paid = ctx.forward("pay", "elicitation/create", page).await?;
+        let wrong = ctx.forward("list", "tools/list", json!({})).await.unwrap_err();
+        let shapeless = ctx.forward("cell", "elicitation/create", json!("?")).await.unwrap_err();
+        assert!(matches!((wrong.kind(), shapeless.kind()), (ErrorKind::Misuse(_), ErrorKind::Misuse(_))));
+        let capabilities = ctx.question_capabilities();
+        assert_eq!(capabilities["elicitation"], json!({"form": {}, "url": {}}));
+        Ok(format!("{cell} {}", paid["action"]))
+    }
+    let server = Server::builder("proxy", "1.0.0").tool(Tool::new("relay", "Asks", relay)).build()?;
+    for revision in Revision::BOTH {
+        // The answer does not match the schema, which only the other server checks.
+        let answers =
+            Answers::new().accept("cell", json!({"cell": "four"})).raw("pay", json!({"action": "decline"}));
+        let mut client = connect(&server, revision).await?.answering(answers);
+        let talk = client.call("relay", json!({})).await?;
+        let text = talk.text();
+        assert!(text.contains(r#""content":{"cell":"four"}"#) && text.ends_with(r#""decline""#), "{text}");
+        let page = &talk.asked[1].params;
+        assert_eq!((&page["mode"], page["elicitationId"].is_string()), (&json!("url"), true));
+    }
+    Ok(())
+}

@@ -16,7 +16,13 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tower::ServiceExt as _;
 
-use crate::checked::check;
+use crate::{
+    checked::check,
+    replicas::{
+        fleet::{self, Fleet},
+        streams::check_question_is_sent_once,
+    },
+};
 
 #[derive(Deserialize, JsonSchema)]
 struct Word {
@@ -89,7 +95,7 @@ pub(crate) fn post_with(
 }
 
 /// The messages of a response, as JSON or as an event stream.
-async fn messages(response: Response<Body>) -> Result<Vec<Value>> {
+pub(crate) async fn messages(response: Response<Body>) -> Result<Vec<Value>> {
     let bytes = response.into_body().collect().await?.to_bytes();
     let text = String::from_utf8(bytes.to_vec())?;
     Ok(if text.starts_with('{') { vec![serde_json::from_str(&text)?] } else { events(&text) })
@@ -339,6 +345,15 @@ async fn a_person_may_think_for_longer_than_a_session_may_be_idle() -> Result<()
     let result = checked(Revision::V2025_11_25, "tools/call", events);
     assert_eq!(result["result"]["content"][0]["text"], "late for nobody");
     Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn resumed_stream_does_not_repeat_a_question() -> Result<()> {
+    let mut fleet = Fleet::empty();
+    // Without a backend, sessions are in the memory of the server.
+    let server = fleet::builder(&fleet.gate).build()?;
+    fleet.add(server, HttpConfig::default()).await?;
+    check_question_is_sent_once(&fleet).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

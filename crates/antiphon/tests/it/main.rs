@@ -39,8 +39,10 @@ mod limits;
 mod lines;
 #[cfg(all(feature = "http", target_os = "linux"))]
 mod memory;
+mod middleware;
 #[cfg(all(feature = "http", feature = "results"))]
 mod model_view;
+mod mount;
 mod notes;
 mod profiles;
 mod protocol;
@@ -67,3 +69,5 @@ mod tasks;
 mod telemetry;
 mod tools;
 mod traces;
+mod update;
+mod visibility;

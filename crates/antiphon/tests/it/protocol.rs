@@ -355,6 +355,21 @@ async fn an_existing_handler_is_served_with_new_tools_beside_its_own() -> Result
 }
 
 #[tokio::test]
+async fn tool_of_an_existing_handler_replaces_a_hidden_tool() -> Result<()> {
+    let ask = Tool::new("ask", "Asks", ask).visible_if(|_| false);
+    let server = Server::builder("both", "1.0.0").handler(Existing).tool(ask).build()?;
+    for revision in Revision::BOTH {
+        let mut client = connect(&server, revision).await?;
+        let listed = client.request("tools/list", json!({})).await?;
+        let tools: Vec<_> = listed["tools"].as_array().unwrap().iter().collect();
+        assert_eq!(tools.iter().map(|tool| &tool["name"]).collect::<Vec<_>>(), ["old", "ask"]);
+        assert_eq!(tools[1]["description"], "An old tool");
+        assert_eq!(client.call("ask", json!({})).await?.text(), "old ask");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_cancelled_call_drops_the_tool() -> Result<()> {
     struct Dropped(tokio::sync::mpsc::UnboundedSender<()>);
     impl Drop for Dropped {

@@ -4,7 +4,7 @@ use antiphon_store::{Memory, QueueConfig};
 
 use crate::replicas::{Opener, scenarios};
 
-fn memory() -> Opener {
+pub(crate) fn memory() -> Opener {
     let memory = Memory::default();
     Opener::new(move || {
         let memory = memory.clone();

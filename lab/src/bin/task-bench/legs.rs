@@ -12,15 +12,11 @@ use antiphon::{Ctx, Result as ToolResult, Tool};
 use antiphon_store::{Backend, NewJob};
 use anyhow::{Result, ensure};
 use futures_util::future::try_join_all;
+use lab::programs::figures::{median, rate};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use crate::{
-    HANDS,
-    client::Client,
-    figures::{median, rate},
-    server,
-};
+use crate::{HANDS, client::Client, server};
 
 const ROUNDS: usize = 5;
 const QUEUE: &str = "bare";

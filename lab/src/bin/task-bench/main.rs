@@ -18,7 +18,6 @@ use serde::Deserialize;
 use serde_json::Value;
 
 mod client;
-mod figures;
 mod legs;
 mod runs;
 mod waiting;

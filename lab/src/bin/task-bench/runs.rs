@@ -5,14 +5,10 @@ use std::time::{Duration, Instant};
 use antiphon::{Tool, prelude::*};
 use antiphon_store::Backend;
 use futures_util::future::try_join_all;
+use lab::programs::figures::{percentile, rate};
 use serde_json::{Value, json};
 
-use crate::{
-    HANDS,
-    client::Client,
-    figures::{percentile, rate},
-    server,
-};
+use crate::{HANDS, client::Client, server};
 
 #[derive(Deserialize, JsonSchema)]
 struct Word {

@@ -13,15 +13,11 @@ use antiphon::{Tool, prelude::*};
 use antiphon_store::Backend;
 use anyhow::{Context as _, ensure};
 use futures_util::future::try_join_all;
+use lab::programs::figures::{percentile, rate, resident};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use crate::{
-    HANDS,
-    client::Client,
-    figures::{percentile, rate, resident},
-    server,
-};
+use crate::{HANDS, client::Client, server};
 
 #[derive(Deserialize, JsonSchema)]
 struct Which {

@@ -56,7 +56,7 @@ pub(crate) struct Export {
     /// Overwrite an existing file.
     #[arg(long, requires = "output")]
     force: bool,
-    /// Continue an interrupted export. If there is none, start a new one.
+    /// Continue an interrupted export. Otherwise start a new one.
     #[arg(long, requires = "output")]
     resume: bool,
     #[command(flatten)]

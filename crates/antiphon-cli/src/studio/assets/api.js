@@ -44,12 +44,12 @@ export async function ask(method, path, body) {
 }
 
 /** Hears what happens in a session, from the beginning, until it is closed or `signal` ends it. */
-export async function listen(session, signal, hear) {
+export async function listen(session, signal, hear, what = "events") {
   let lastId = 0;
   for (let tries = 0; tries < 20 && !signal.aborted; tries += 1) {
     try {
       const headers = { Authorization: `Bearer ${token}`, "Last-Event-ID": String(lastId) };
-      const response = await fetch(`/api/session/${session}/events`, { headers, signal });
+      const response = await fetch(`/api/session/${session}/${what}`, { headers, signal });
       if (response.status === 404 || response.status === 401) return;
       for await (const { id, data } of messages(response.body)) {
         tries = 0;

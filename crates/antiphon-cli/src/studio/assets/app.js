@@ -4,6 +4,7 @@ import { ask, listen } from "./api.js";
 import { Asks } from "./asks.js";
 import { byId, fresh, h, put, replace, say } from "./dom.js";
 import { form } from "./form.js";
+import { prompts, resources, traffic } from "./inspect.js";
 import { failure, result } from "./result.js";
 import { Timeline } from "./timeline.js";
 
@@ -11,7 +12,7 @@ const KEPT = "antiphon-session";
 const LOG_LINES = 500;
 
 /** What the page knows: one server at a time. */
-const page = { session: null, tool: null, call: null, asks: null, listening: null, logged: 0, ended: null };
+const page = { session: null, tool: null, other: false, call: null, asks: null, listening: null, logged: 0, ended: null };
 const timeline = new Timeline(byId("timeline"), byId("run-sum"));
 
 function complain(error) {
@@ -43,8 +44,8 @@ async function door() {
   const choose = (server) => h("li", {}, h("button", { type: "button", click: () => connect(server.name, byId("revision").value) }, h("strong", {}, server.name), h("span", { class: "mono help" }, server.about)));
   replace(byId("known"), known.servers.length ? h("ul", { class: "known" }, known.servers.map(choose)) : null);
   byId("door-model").textContent = known.model
-    ? `Sampling requests go to ${known.model} after you approve them.`
-    : "No model for sampling. To use one, start the studio with --model.";
+    ? known.hand ? "You reply to sampling requests yourself." : `Sampling requests go to ${known.model} after you approve them.`
+    : "No model for sampling. To use one, start the studio with --model. To reply yourself, use --samples hand.";
   if (known.revision) byId("revision").value = known.revision;
   if (known.first) {
     byId("server").value = known.first;
@@ -91,7 +92,7 @@ function leave() {
 function enter(session) {
   complain(null);
   sessionStorage.setItem(KEPT, session.session);
-  Object.assign(page, { session, tool: null, call: null, logged: 0, ended: null });
+  Object.assign(page, { session, tool: null, other: false, call: null, logged: 0, ended: null });
   byId("door").hidden = true;
   byId("bench").hidden = false;
   byId("leave").hidden = false;
@@ -101,17 +102,20 @@ function enter(session) {
   document.title = `${name} · Antiphon studio`;
   replace(byId("about"), h("h2", {}, name, session.version ? h("span", { class: "help" }, ` ${session.version}`) : null),
     h("p", { class: "help" }, `MCP ${session.revision}, questions in ${session.legacy ? "the session" : "rounds"}`),
-    h("p", { class: "help" }, session.model ? `Model for sampling: ${session.model}` : "No model for sampling"),
+    h("p", { class: "help" }, session.byHand ? "You reply to sampling requests" : session.model ? `Model for sampling: ${session.model}` : "No model for sampling"),
     session.instructions ? h("details", {}, h("summary", {}, "Instructions"), h("p", { class: "prose" }, session.instructions)) : null);
   timeline.clear();
   for (const place of ["result", "log"]) replace(byId(place));
   byId("log-box").hidden = true;
   byId("progress").hidden = true;
   tools(session.tools);
+  attempt(() => prompts(session.session, open));
+  attempt(() => resources(session.session, open));
   restore(session);
   page.listening?.abort();
   page.listening = new AbortController();
   const { signal } = page.listening;
+  traffic(session.session, signal);
   listen(session.session, signal, hear).then(() => {
     if (signal.aborted) return;
     leave();
@@ -146,6 +150,8 @@ function tools(all) {
   const item = (tool) => h("li", {}, h("button", { type: "button", "data-tool": tool.name, click: () => choose(tool) }, h("strong", {}, tool.title ?? tool.name), tool.description ? h("span", { class: "help" }, tool.description.split("\n")[0]) : null));
   replace(byId("tools"), all.length ? all.map(item) : h("li", { class: "help" }, "This server has no tools."));
   const kept = all.find((tool) => tool.name === page.tool?.name) ?? all[0];
+  // A prompt or a resource stays where it is.
+  if (page.other) return;
   if (kept) choose(kept, { quiet: true });
   else replace(byId("tool"), h("p", { class: "help" }, "There is no tool to call."));
 }
@@ -157,12 +163,27 @@ byId("search").addEventListener("input", (event) => {
 
 // A tool
 
-function choose(tool, { quiet = false } = {}) {
-  page.tool = tool;
-  for (const button of byId("tools").querySelectorAll("button")) {
-    if (button.dataset.tool === tool.name) button.setAttribute("aria-current", "true");
+/** Marks what is shown, in the lists at the side. */
+function mark(chosen) {
+  for (const button of byId("side").querySelectorAll(".tools button")) {
+    if (button === chosen) button.setAttribute("aria-current", "true");
     else button.removeAttribute("aria-current");
   }
+}
+
+/** Shows a prompt or a resource in the place of a tool. */
+function open(name, list, draw) {
+  page.other = true;
+  mark([...byId(list).querySelectorAll("button")].find((button) => button.dataset.name === name));
+  const { element, focus } = draw();
+  replace(byId("tool"), element);
+  focus();
+}
+
+function choose(tool, { quiet = false } = {}) {
+  page.tool = tool;
+  page.other = false;
+  mark([...byId("tools").querySelectorAll("button")].find((button) => button.dataset.tool === tool.name));
   const fields = form(tool.inputSchema);
   const support = page.session.legacy ? tool._meta?.["antiphon/execution"]?.taskSupport : null;
   const task = support === "optional" || support === "required" ? h("input", { type: "checkbox", id: fresh("task") }) : null;
@@ -244,6 +265,8 @@ const HEARD = {
     const session = await attempt(() => ask("GET", `/api/session/${page.session.session}`));
     if (session) tools(session.tools);
   },
+  "prompts-changed": () => attempt(() => prompts(page.session.session, open)),
+  "resources-changed": () => attempt(() => resources(page.session.session, open)),
   gap: mend,
 };
 

@@ -85,8 +85,10 @@ export class Asks {
     it.element.removeAttribute("aria-busy");
   }
 
-  #title({ kind }) {
-    switch (kind) {
+  #title({ kind, byHand }) {
+    switch (byHand ? "hand" : kind) {
+      case "hand":
+        return `${this.server} asks a model. You reply`;
       case "page":
         return `${this.server} asks you to open a web page`;
       case "sample":
@@ -103,7 +105,7 @@ export class Asks {
       case "page":
         return page(event, answer);
       case "sample":
-        return this.#sample(event, answer);
+        return event.byHand ? byHand(event, answer) : this.#sample(event, answer);
       case "reply":
         return reply(event, answer);
       default:
@@ -129,6 +131,50 @@ export class Asks {
 
 /** Into the card: to where it is answered, or to its top if it should be read first. */
 const focus = ({ card, element }) => (card.focus ? card.focus() : element.focus());
+
+/** A sampling request that the user answers in place of a model: with text, the fields of a schema, or a tool call. */
+function byHand({ request }, answer) {
+  const tools = request.toolChoice?.mode === "none" ? [] : request.tools ?? [];
+  const schema = tools.find((tool) => tool.name === samples.SCHEMA);
+  const replies = schema ? [["", "Data", data(schema)]] : tools.map((tool) => [tool.name, `Call ${tool.name}`, data(tool)]);
+  if (!schema && (tools.length === 0 || request.toolChoice?.mode !== "required")) replies.push(["", "Text", text()]);
+  const place = h("div", {});
+  const select = h("select", { id: fresh("kind") }, replies.map(([, label], index) => h("option", { value: String(index) }, label)));
+  const chosen = () => replies[Number(select.value)][2];
+  const draw = () => replace(place, chosen().element);
+  select.addEventListener("change", draw);
+  draw();
+  const submit = (it) => {
+    it.preventDefault();
+    const content = chosen().read();
+    if (content) answer("accept", content);
+  };
+  return {
+    focus: () => chosen().focus(),
+    element: h("div", {}, samples.request(request),
+      h("form", { novalidate: true, submit, class: "by-hand" },
+        replies.length > 1 ? h("div", { class: "field" }, h("label", { for: select.id }, "Reply with"), select) : null,
+        place,
+        h("p", { class: "buttons" },
+          h("button", { type: "submit", class: "primary" }, "Reply"),
+          h("button", { type: "button", class: "quiet", click: () => answer("decline") }, "Decline")))),
+  };
+}
+
+/** The input of a tool, as a part of a reply. */
+function data(tool) {
+  const fields = form(tool.inputSchema);
+  return { ...fields, read() {
+    const input = fields.read();
+    return input && { tool: tool.name, input };
+  } };
+}
+
+function text() {
+  const input = h("textarea", { id: fresh("reply"), rows: 4 });
+  const element = h("div", { class: "field" }, h("label", { for: input.id }, "Reply"), input);
+  return { element, focus: () => input.focus(), read: () => ({ text: input.value }) };
+}
 
 /** A form, drawn from its schema. */
 function asked(event, answer) {

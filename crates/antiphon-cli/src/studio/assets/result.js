@@ -29,7 +29,8 @@ export function failure({ error, hint }) {
   return h("article", { class: "card failed", role: "alert" }, h("h2", { class: "small" }, "The call failed"), h("p", { class: "prose" }, error), hint ? h("p", { class: "help" }, hint) : null);
 }
 
-function block(it) {
+/** A block of content. */
+export function block(it) {
   switch (it.type) {
     case "text":
       return h("pre", { class: "text" }, it.text);

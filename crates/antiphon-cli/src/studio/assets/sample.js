@@ -21,7 +21,7 @@ export function content(given) {
 }
 
 /** The tool by which a server asks for data of a schema. */
-const SCHEMA = "__schema__";
+export const SCHEMA = "__schema__";
 
 /** What is asked, in a few words. */
 export function subject(request) {

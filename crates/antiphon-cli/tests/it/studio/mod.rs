@@ -18,7 +18,9 @@ use crate::support::Folder;
 async fn who_has_no_token_or_is_another_page_is_turned_away() {
     let studio = Studio::start(&[]).await;
     let send = async |request: RequestBuilder| answer(request.send().await.unwrap()).await.0;
-    for path in ["/api/servers", "/api/session/1", "/api/session/1/events", "/nothing-here"] {
+    for path in
+        ["/api/servers", "/api/session/1", "/api/session/1/events", "/api/session/1/traffic", "/nothing-here"]
+    {
         assert_eq!(send(studio.bare(Method::GET, path)).await, StatusCode::UNAUTHORIZED, "{path}");
         let wrong = studio.bare(Method::GET, path).bearer_auth("0".repeat(64));
         assert_eq!(send(wrong).await, StatusCode::UNAUTHORIZED, "{path}");

@@ -174,3 +174,90 @@ async fn call_that_wants_a_model_and_has_none_says_how_to_give_it_one() {
     };
     assert!(failed["hint"].as_str().is_some_and(|hint| hint.contains("--model")), "{failed}");
 }
+
+#[tokio::test]
+async fn person_replies_to_a_sample_in_place_of_a_model() {
+    let (studio, kitchen) = (Studio::start(&["--samples", "hand"]).await, kitchen().await);
+    assert_eq!(studio.get("/api/servers").await.1["hand"], true);
+    for revision in BOTH {
+        let session = studio.connect(&kitchen, revision).await;
+        let mut events = studio.events(&session, 0).await;
+        studio.call(&session, "rhyme").await;
+        let ask = events.until("ask").await;
+        assert_eq!((&ask["kind"], &ask["byHand"]), (&json!("sample"), &json!(true)), "{ask}");
+        studio.answer(&ask, json!({"action": "accept", "content": {"text": "ray"}})).await;
+        let sampled = events.until("sampled").await;
+        assert_eq!((&sampled["ask"], &sampled["reply"]["content"]["text"]), (&ask["ask"], &json!("ray")));
+        assert_eq!(events.until("result").await["result"]["content"][0]["text"], "ray", "{revision}");
+
+        studio.call(&session, "rhyme").await;
+        let ask = events.until("ask").await;
+        studio.answer(&ask, json!({"action": "decline"})).await;
+        loop {
+            let event = events.next().await.unwrap();
+            match event["type"].as_str().unwrap() {
+                "sampled" => panic!("a rejected sample has a reply: {event}"),
+                "failed" => break,
+                "result" => {
+                    assert_eq!(event["result"]["isError"], true, "{event}");
+                    break;
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn prompts_and_resources_are_listed_and_read() {
+    let studio = Studio::start(&[]).await;
+    let url = crate::support::serve(&crate::talk::server()).await;
+    for revision in BOTH {
+        let (_, session) = studio.post("/api/connect", json!({"server": url, "revision": revision})).await;
+        let path = |what: &str| format!("/api/session/{}/{what}", session["session"].as_str().unwrap());
+        let (_, prompts) = studio.get(&path("prompts")).await;
+        assert_eq!(
+            (&prompts[0]["name"], &prompts[0]["arguments"][0]["name"]),
+            (&json!("review"), &json!("code"))
+        );
+        let wanted = json!({"name": "review", "arguments": {"code": "1 + 1"}});
+        let (_, got) = studio.post(&path("prompt"), wanted).await;
+        assert_eq!(got["messages"][0]["content"]["text"], "Review this: 1 + 1", "{revision}");
+        let (_, resources) = studio.get(&path("resources")).await;
+        assert_eq!(resources["resources"][0]["uri"], "talk://motto");
+        assert_eq!(resources["templates"], json!([]));
+        let (_, read) = studio.post(&path("resource"), json!({"uri": "talk://motto"})).await;
+        assert_eq!(read["contents"][0]["text"], "call and response", "{revision}");
+        let (status, refused) = studio.post(&path("resource"), json!({"uri": "talk://nothing"})).await;
+        assert_eq!(status, StatusCode::BAD_GATEWAY, "{refused}");
+    }
+    // A server without prompts and resources has empty lists.
+    let session = studio.connect(&kitchen().await, BOTH[0]).await;
+    assert_eq!(studio.get(&format!("/api/session/{session}/prompts")).await.1, json!([]));
+    let (_, none) = studio.get(&format!("/api/session/{session}/resources")).await;
+    assert_eq!(none, json!({"resources": [], "templates": []}));
+}
+
+#[tokio::test]
+async fn messages_and_standard_error_of_a_program_are_shown() {
+    let studio = Studio::start(&[]).await;
+    let server = format!("{} serve hello", env!("CARGO_BIN_EXE_antiphon"));
+    for (revision, first) in BOTH.into_iter().zip(["server/discover", "initialize"]) {
+        let (_, session) = studio.post("/api/connect", json!({"server": server, "revision": revision})).await;
+        let session = session["session"].as_str().unwrap();
+        let mut traffic = studio.traffic(session).await;
+        let (mut sent, mut received, mut said) = (Vec::new(), 0, String::new());
+        // The page lists the tools when it connects.
+        while said.is_empty() || !sent.contains(&json!("tools/list")) || received < 2 {
+            let event = traffic.next().await.unwrap();
+            match event["type"].as_str().unwrap() {
+                "frame" if event["sent"] == true => sent.push(event["message"]["method"].clone()),
+                "frame" => received += u32::from(event["message"]["result"].is_object()),
+                "stderr" => said += event["line"].as_str().unwrap(),
+                other => panic!("{other}"),
+            }
+        }
+        assert_eq!(sent[0], first, "{sent:?}");
+        assert!(said.contains("serving hello"), "{said}");
+    }
+}

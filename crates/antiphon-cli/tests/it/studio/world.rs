@@ -138,7 +138,16 @@ impl Studio {
     }
 
     pub(super) async fn events(&self, session: &str, after: u64) -> Events {
-        let request = self.request(Method::GET, &format!("/api/session/{session}/events"));
+        self.listen(session, "events", after).await
+    }
+
+    /// The messages of a session, and the standard error of its program.
+    pub(super) async fn traffic(&self, session: &str) -> Events {
+        self.listen(session, "traffic", 0).await
+    }
+
+    async fn listen(&self, session: &str, what: &str, after: u64) -> Events {
+        let request = self.request(Method::GET, &format!("/api/session/{session}/{what}"));
         let response = request.header("last-event-id", after.to_string()).send().await.unwrap();
         assert_eq!(response.status(), StatusCode::OK);
         Events { response, rest: String::new(), last: after }

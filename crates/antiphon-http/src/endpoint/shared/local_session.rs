@@ -24,7 +24,7 @@ use super::{
     recorder::{Recorder, StreamLimits},
     stream::{EventStream, Followed, Sent},
 };
-use antiphon_transport::session::{Set, Setting, Settings, SharedSession, add_elicitation};
+use antiphon_transport::session::{Groups, Set, Setting, Settings, SharedSession, add_elicitation};
 
 use super::super::local::primes;
 
@@ -72,7 +72,7 @@ impl LocalSession {
         local.session_config = config;
         let settings = Arc::new(Settings::default());
         if let Some(record) = record {
-            settings.replace(record.level, record.subscribed.clone(), record.elicitations.clone());
+            settings.replace(record.level, record.subscriptions.clone(), record.elicitations.clone());
         }
         Self {
             id,
@@ -113,13 +113,22 @@ impl LocalSession {
         let place = &self.log.place;
         let change = |record: &mut SessionRecord| match setting {
             Setting::Level(level) => record.level = Some(*level),
-            Setting::Subscribed(uri) => drop(record.subscribed.replace(uri.clone())),
-            Setting::Unsubscribed(uri) => drop(record.subscribed.take(uri)),
+            Setting::Subscribed { uri, is_visible } => {
+                record.subscriptions.insert(uri.clone(), *is_visible);
+            }
+            Setting::Unsubscribed(uri) => {
+                record.subscriptions.remove(uri);
+            }
             Setting::Elicitation(id) => add_elicitation(&mut record.elicitations, id),
+            Setting::GroupEnabled(group) => drop(record.groups.replace(group.clone())),
+            Setting::GroupDisabled(group) => drop(record.groups.take(group)),
         };
         if let Some(record) = place.change(change).await? {
-            self.settings.replace(record.level, record.subscribed, record.elicitations);
-            place.replicas.tell(&News::Settings { session: place.name.clone() }).await?;
+            self.settings.replace(record.level, record.subscriptions, record.elicitations);
+            // Groups are read from the store, so the other replicas do not need the news.
+            if !matches!(setting, Setting::GroupEnabled(_) | Setting::GroupDisabled(_)) {
+                place.replicas.tell(&News::Settings { session: place.name.clone() }).await?;
+            }
         }
         Ok(())
     }
@@ -127,7 +136,7 @@ impl LocalSession {
     /// Loads the settings that were changed at another replica.
     pub(super) async fn reload(&self) -> Result<()> {
         if let Some(record) = self.log.place.load().await? {
-            self.settings.replace(record.level, record.subscribed, record.elicitations);
+            self.settings.replace(record.level, record.subscriptions, record.elicitations);
         }
         Ok(())
     }
@@ -214,6 +223,17 @@ impl SharedSession for LocalSession {
 
     fn set<'a>(&'a self, setting: &'a Setting) -> Set<'a> {
         Box::pin(async move { Ok(self.set_everywhere(setting).await?) })
+    }
+
+    fn name(&self) -> &str {
+        &self.log.place.name
+    }
+
+    fn groups(&self) -> Groups<'_> {
+        // Read from the store, because the announcement of a change can arrive after the client's next request.
+        Box::pin(
+            async move { Ok(self.log.place.load().await?.map(|record| record.groups).unwrap_or_default()) },
+        )
     }
 
     fn tells_of_changes(&self) -> bool {

@@ -64,8 +64,9 @@ impl SessionManager for Sessions {
                         params: request.params.clone(),
                         caller: caller(&place.name, principal.as_deref()),
                         level: None,
-                        subscribed: std::collections::BTreeSet::new(),
+                        subscriptions: std::collections::BTreeMap::new(),
                         elicitations: Elicitations::new(),
+                        groups: std::collections::BTreeSet::new(),
                         heard: false,
                         segment: 0,
                     })

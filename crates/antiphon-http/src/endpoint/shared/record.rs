@@ -11,7 +11,7 @@ use rmcp::model::{InitializeRequestParams, LoggingLevel};
 use serde::{Deserialize, Serialize};
 
 use super::{Replicas, digest, lock};
-use antiphon_transport::session::Elicitations;
+use antiphon_transport::session::{Elicitations, Subscriptions};
 
 /// The parameters of a session, and the settings that its client has changed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -22,11 +22,14 @@ pub(super) struct SessionRecord {
     pub(super) caller: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) level: Option<LoggingLevel>,
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub(super) subscribed: BTreeSet<String>,
+    #[serde(default, skip_serializing_if = "Subscriptions::is_empty")]
+    pub(super) subscriptions: Subscriptions,
     /// The IDs of the URL elicitations that were sent in the session.
     #[serde(default, skip_serializing_if = "Elicitations::is_empty")]
     pub(super) elicitations: Elicitations,
+    /// The groups of tools that are enabled in the session.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(super) groups: BTreeSet<String>,
     /// Whether the client has ever opened a stream to listen.
     #[serde(default)]
     pub(super) heard: bool,

@@ -166,8 +166,9 @@ async fn record_that_was_read_for_a_client_that_hung_up_is_forgotten() {
         params: InitializeRequestParams::default(),
         caller: None,
         level: None,
-        subscribed: std::collections::BTreeSet::new(),
+        subscriptions: std::collections::BTreeMap::new(),
         elicitations: antiphon_transport::session::Elicitations::new(),
+        groups: std::collections::BTreeSet::new(),
         heard: false,
         segment: 0,
     };

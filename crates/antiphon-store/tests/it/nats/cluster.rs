@@ -4,7 +4,6 @@ use std::{
     collections::BTreeSet,
     fmt,
     future::Future,
-    net::TcpListener,
     pin::Pin,
     process::Command,
     sync::{Arc, Mutex, OnceLock},
@@ -39,11 +38,7 @@ impl Cluster {
             );
             return None;
         }
-        // All are bound before one is let go, so that they differ.
-        let sockets: Vec<_> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-        let routes: Vec<_> =
-            sockets.iter().map(|socket| format!("nats://{}", socket.local_addr().unwrap())).collect();
-        drop(sockets);
+        let routes: Vec<_> = (0..3).map(|_| format!("nats://127.0.0.1:{}", crate::free_port())).collect();
         let all = routes.join(",");
         let start = |number: usize| {
             let name = format!("n{number}");
@@ -65,7 +60,7 @@ impl Cluster {
         let config = NatsConfig::new(self.url()).with_space(space).with_replicas(3);
         let began = Instant::now();
         loop {
-            match Nats::connect(config.clone()).await {
+            match within("the connection", Nats::connect(config.clone())).await {
                 Ok(nats) => return nats,
                 Err(error) => assert!(began.elapsed() < Duration::from_secs(60), "{error:?}"),
             }
@@ -99,6 +94,12 @@ impl Cluster {
     }
 }
 
+/// Fails with the name of the part that hangs, before the test runner ends the test without a word.
+async fn within<T>(part: &str, future: impl Future<Output = T>) -> T {
+    let ended = tokio::time::timeout(Duration::from_secs(120), future).await;
+    ended.unwrap_or_else(|_| panic!("{part} took more than two minutes"))
+}
+
 fn leader(info: &str) -> Option<String> {
     Some(info.split_once("\"leader\":\"")?.1.split_once('"')?.0.to_owned())
 }
@@ -116,7 +117,7 @@ async fn acknowledged_push_is_delivered_though_another_server_leads_the_consumer
     const JOBS: usize = 600;
     let Some(cluster) = Cluster::start().await else { return };
     let pushing = cluster.connect("apart").await.queue(QueueConfig::default());
-    pushing.lease("work", 1, Duration::ZERO).await.unwrap();
+    within("the first lease", pushing.lease("work", 1, Duration::ZERO)).await.unwrap();
     cluster.part_leaders("apart,work").await;
 
     let seen = Arc::new(Mutex::new(BTreeSet::new()));
@@ -141,7 +142,7 @@ async fn acknowledged_push_is_delivered_though_another_server_leads_the_consumer
             assert_eq!(pushed, Pushed::Added);
         }
     });
-    stream::iter(pushes).buffer_unordered(4).collect::<Vec<_>>().await;
+    within("the pushes", stream::iter(pushes).buffer_unordered(4).collect::<Vec<_>>()).await;
     let began = Instant::now();
     while seen.lock().unwrap().len() < JOBS {
         let missing = JOBS - seen.lock().unwrap().len();

@@ -2,11 +2,14 @@
 
 use std::{
     fs,
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     path::PathBuf,
     process::{Child, Command, Stdio},
-    time::Duration,
+    time::{Duration, Instant},
 };
+
+/// A server that does not listen after this time has failed to start.
+const START: Duration = Duration::from_secs(30);
 
 pub(super) struct Server {
     child: Option<Child>,
@@ -25,7 +28,7 @@ impl Server {
 
     /// Starts a server with `JetStream`.
     pub(super) fn start_program(program: &str, arguments: &[&str]) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = crate::free_port();
         let data = std::env::temp_dir().join(format!("antiphon-nats-{port}-{}", std::process::id()));
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
         let mut server = Self { child: None, program: program.to_owned(), arguments, port, data };
@@ -59,8 +62,12 @@ impl Server {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        self.child = Some(child);
+        let child = self.child.insert(child);
+        let began = Instant::now();
         while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
+            let ended = child.try_wait().unwrap();
+            assert!(ended.is_none(), "{} {} ended: {ended:?}", self.program, self.arguments.join(" "));
+            assert!(began.elapsed() < START, "{} does not listen on port {}", self.program, self.port);
             std::thread::sleep(Duration::from_millis(10));
         }
     }

@@ -1,7 +1,6 @@
 //! A server of one's own, to be stopped and started.
 
 use std::{
-    net::TcpListener,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -24,9 +23,7 @@ impl Server {
             eprintln!("skipped: PostgreSQL's programs are not installed");
             return None;
         };
-        let socket = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-        let port = socket.local_addr().expect("it is bound").port();
-        drop(socket);
+        let port = crate::free_port();
         let folder = std::env::temp_dir().join(crate::unique("antiphon-postgres"));
         std::fs::create_dir(&folder).expect("there is room for temporary files");
         if is_root() {

@@ -1,13 +1,15 @@
 //! A server of a test's own, to stop and start.
 
 use std::{
-    net::TcpListener,
     path::PathBuf,
     process::{Child, Command, Stdio},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use redis::Client;
+
+/// A server that does not listen after this time has failed to start.
+const START: Duration = Duration::from_secs(30);
 
 /// A server that ends with the test, however that ends.
 pub(super) struct Server {
@@ -22,7 +24,7 @@ impl Server {
         let folder = std::env::temp_dir().join(crate::unique("antiphon-redis"));
         std::fs::create_dir_all(&folder).unwrap();
         let settings = settings.iter().map(|setting| (*setting).to_owned()).collect();
-        let mut server = Self { port: free_port(), folder, settings, shell: None };
+        let mut server = Self { port: crate::free_port(), folder, settings, shell: None };
         server.resume().await;
         server
     }
@@ -33,7 +35,7 @@ impl Server {
         use crate::certificates::text;
         let folder = std::env::temp_dir().join(crate::unique("antiphon-redis"));
         std::fs::create_dir_all(&folder).unwrap();
-        let port = free_port();
+        let port = crate::free_port();
         let settings = [
             ("--tls-port", port.to_string()),
             ("--port", "0".to_owned()),
@@ -109,7 +111,9 @@ impl Server {
         shell.args(["--bind", "127.0.0.1", "--enable-debug-command", "local"]).args(&self.settings);
         shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         self.shell = Some(shell.spawn().unwrap());
+        let began = Instant::now();
         while std::net::TcpStream::connect(("127.0.0.1", self.port)).is_err() {
+            assert!(began.elapsed() < START, "redis-server does not listen on port {}", self.port);
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
@@ -120,20 +124,6 @@ impl Drop for Server {
         if let Some(mut shell) = self.shell.take() {
             drop(shell.stdin.take());
             shell.wait().unwrap();
-        }
-    }
-}
-
-/// Below the ports that the system gives to clients, and with room for the cluster's own, 10000 above.
-fn free_port() -> u16 {
-    loop {
-        let mut random = [0; 2];
-        getrandom::fill(&mut random).unwrap();
-        let port = 12_000 + u16::from_ne_bytes(random) % 10_000;
-        if TcpListener::bind(("127.0.0.1", port)).is_ok()
-            && TcpListener::bind(("127.0.0.1", port + 10_000)).is_ok()
-        {
-            return port;
         }
     }
 }

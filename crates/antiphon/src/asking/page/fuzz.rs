@@ -3,7 +3,6 @@
 
 use std::{collections::BTreeSet, sync::OnceLock, time::Duration};
 
-#[cfg(feature = "auth")]
 use antiphon_http::auth::{OpenIdConnect, SignInAttempt};
 use base64::{
     Engine as _,
@@ -37,15 +36,10 @@ enum Kind {
     Link,
     Form,
     Cookie,
-    #[cfg(feature = "auth")]
     Session,
-    #[cfg(feature = "auth")]
     SignIn,
 }
 
-#[cfg(not(feature = "auth"))]
-const KINDS: [Kind; 5] = [Kind::Ticket, Kind::ViewKey, Kind::Link, Kind::Form, Kind::Cookie];
-#[cfg(feature = "auth")]
 const KINDS: [Kind; 7] =
     [Kind::Ticket, Kind::ViewKey, Kind::Link, Kind::Form, Kind::Cookie, Kind::Session, Kind::SignIn];
 
@@ -83,7 +77,6 @@ impl Place {
                 Kind::Form => {
                     (self.principal, self.browser, self.task) == (maker.principal, maker.browser, maker.task)
                 }
-                #[cfg(feature = "auth")]
                 Kind::SignIn => self.browser == maker.browser,
                 _ => true,
             }
@@ -103,7 +96,6 @@ struct World {
     /// The web pages, by key and audience.
     sites: [[Site; 2]; 2],
     browsers: [Browser; 2],
-    #[cfg(feature = "auth")]
     attempts: [SignInAttempt; 2],
     /// The time at which the tokens were made, in milliseconds since 1970.
     now: u64,
@@ -136,7 +128,6 @@ impl World {
             seals,
             sites,
             browsers: [Browser::new(), Browser::new()],
-            #[cfg(feature = "auth")]
             attempts: [SignInAttempt::random(), SignInAttempt::random()],
             now: now_millis(),
             made: Vec::new(),
@@ -179,11 +170,9 @@ impl World {
             Kind::Link => site.token(&self.named(place)),
             Kind::Form => site.form_token(&self.named(place), &self.browsers[place.browser], questions, None),
             Kind::Cookie => value(site.set_cookie(&self.browsers[place.browser], self.now)),
-            #[cfg(feature = "auth")]
             Kind::Session => {
                 value(site.set_session(PRINCIPALS[place.principal].unwrap_or_default(), self.now))
             }
-            #[cfg(feature = "auth")]
             Kind::SignIn => {
                 let attempt = &self.attempts[place.browser];
                 let begun = serde_json::json!({"attempt": attempt, "link": "link", "expires": self.end()});
@@ -207,12 +196,10 @@ impl World {
                 let name = site.set_cookie(&self.browsers[0], now);
                 site.browser(&sent(pair(&name).0, text), now).is_some()
             }
-            #[cfg(feature = "auth")]
             Kind::Session => {
                 let name = site.set_session("", now);
                 site.signed_in(&sent(pair(&name).0, text), now).is_some()
             }
-            #[cfg(feature = "auth")]
             Kind::SignIn => {
                 let (name, state) = (site.end_sign_in(), self.attempts[place.browser].state());
                 site.begun(&sent(pair(&name).0, text), state, now).is_some()
@@ -306,10 +293,8 @@ fn alter(mut bytes: Vec<u8>, other: &[u8], [change, high, low, value]: [u8; 4]) 
 }
 
 fn page() -> AskPage {
-    let page = AskPage::at("https://mcp.example.com").with_life(LIFE);
-    #[cfg(feature = "auth")]
-    let page = page.with_sign_in(OpenIdConnect::new("https://login.example.com", "page", "secret"));
-    page
+    let sign_in = OpenIdConnect::new("https://login.example.com", "page", "secret");
+    AskPage::at("https://mcp.example.com").with_life(LIFE).with_sign_in(sign_in)
 }
 
 /// Returns the name and the value of a cookie from the header value that sets it.

@@ -1,11 +1,12 @@
 //! The web page on which users answer questions: its settings.
 //!
 //! `links` has the tokens of links and forms, `visitors` checks visitors, `sign_in` signs visitors in,
-//! and `texts` has the texts for models. `html` writes the page, and `server/ask_page.rs` has its HTTP routes.
+//! and `texts` has the texts for models. `html` writes the page, and `server/http/ask_page.rs` has its HTTP routes.
 
 mod address;
-#[cfg(any(test, feature = "__fuzz"))]
+#[cfg(any(all(test, feature = "auth"), feature = "__fuzz"))]
 pub(crate) mod fuzz;
+pub(crate) mod html;
 mod links;
 #[cfg(feature = "auth")]
 mod sign_in;
@@ -20,7 +21,7 @@ use std::{
 };
 
 #[cfg(feature = "auth")]
-use antiphon_http::auth::{BuildError, OpenIdClient, OpenIdConnect};
+use antiphon_http::auth::OpenIdConnect;
 use http::request::Parts;
 
 pub(crate) use self::{
@@ -30,6 +31,36 @@ pub(crate) use self::{
     visitors::{Admission, Browser},
 };
 use crate::{run::Client, seal::SealConfig};
+
+/// Without the feature `auth`, visitors cannot sign in on the page.
+#[cfg(not(feature = "auth"))]
+#[expect(clippy::unused_self, reason = "the same signatures with and without the feature")]
+mod sign_in {
+    use http::HeaderMap;
+
+    use super::{AskPage, Site};
+    use crate::task::Owner;
+
+    /// There is no sign-in.
+    #[derive(Clone)]
+    pub(super) enum OpenId {}
+
+    impl AskPage {
+        pub(super) fn sign_in_problems(&self, _: bool) -> Vec<String> {
+            Vec::new()
+        }
+    }
+
+    impl Site {
+        pub(crate) fn has_sign_in(&self) -> bool {
+            false
+        }
+
+        pub(super) fn signed_in(&self, _: &HeaderMap, _: u64) -> Option<Owner> {
+            None
+        }
+    }
+}
 
 /// A web page of the server on which users answer questions that their client does not show. Pass it to
 /// [`AskPolicy::with_page`](crate::elicitation::AskPolicy::with_page).
@@ -108,9 +139,8 @@ type VisitorHook = Arc<dyn Fn(&Parts) -> Option<String> + Send + Sync>;
 struct SignIn {
     /// The application's own session.
     session: Option<VisitorHook>,
-    /// A sign-in on the page itself, or the problems of its settings.
-    #[cfg(feature = "auth")]
-    open_id: Option<Result<OpenIdClient, BuildError>>,
+    /// A sign-in on the page itself.
+    open_id: Option<sign_in::OpenId>,
 }
 
 impl SignIn {
@@ -121,11 +151,7 @@ impl SignIn {
 
     /// Returns whether visitors are identified in any way.
     fn is_set(&self) -> bool {
-        #[cfg(feature = "auth")]
-        if self.open_id.is_some() {
-            return true;
-        }
-        self.session.is_some()
+        self.session.is_some() || self.open_id.is_some()
     }
 }
 
@@ -244,7 +270,6 @@ impl AskPage {
             let problem = "`AskPage::with_life` is 0, so every link would expire at once; set a longer time";
             problems.push(problem.to_owned());
         }
-        #[cfg(feature = "auth")]
         problems.extend(self.sign_in_problems(knows_callers));
         let PageAddress::At(base) = &self.address else { return problems };
         if let Err(why) = Base::parse(base) {

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use antiphon_http::auth::{Identity, OpenIdClient, SignInAttempt, SignInError};
+use antiphon_http::auth::{BuildError, Identity, OpenIdClient, SignInAttempt, SignInError};
 use http::HeaderMap;
 use serde::{Deserialize, Serialize};
 
-use super::{AskPage, PageAddress, Site, visitors::Cookie};
+use super::{AskPage, PageAddress, Site, html::Given, visitors::Cookie};
 use crate::{
-    asking::{AskPolicy, Given},
+    asking::AskPolicy,
     base::millis,
     task::{Owner, Tasks},
 };
@@ -23,6 +23,9 @@ const ATTEMPT: Cookie =
 /// A user who has signed in. `Lax`, because the page behind a link of another site shows whether the visitor must sign
 /// in. Requests that show or answer a question must come from the page itself.
 const SESSION: Cookie = Cookie { secure_name: "__Host-ask-user", plain_name: "ask-user", same_site: "Lax" };
+
+/// A sign-in on the page, or the problems of its settings.
+pub(super) type OpenId = Result<OpenIdClient, BuildError>;
 
 /// A sign-in that a browser has begun.
 #[derive(Serialize, Deserialize)]

@@ -3,8 +3,6 @@
 use http::{HeaderMap, header, request::Parts};
 
 use super::{Base, Site, links::Named};
-#[cfg(not(feature = "auth"))]
-use crate::task::Owner;
 use crate::{
     base::{millis, now_millis, random_id},
     task::Tasks,
@@ -108,19 +106,6 @@ impl Site {
             let browser = String::from_utf8(browser.to_vec()).ok()?;
             (now < u64::from_le_bytes(*expires)).then_some(Browser(browser))
         })
-    }
-}
-
-/// Without the feature `auth`, visitors cannot sign in on the page.
-#[cfg(not(feature = "auth"))]
-#[expect(clippy::unused_self, reason = "the same signatures with and without the feature")]
-impl Site {
-    fn has_sign_in(&self) -> bool {
-        false
-    }
-
-    fn signed_in(&self, _: &HeaderMap, _: u64) -> Option<Owner> {
-        None
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rmcp::{
     ErrorData, RoleServer, ServerHandler as _,
-    model::{CallToolRequestParams, JsonObject, PaginatedRequestParams, ServerResult},
+    model::{CallToolRequestParams, JsonObject, ListToolsResult, PaginatedRequestParams, ServerResult, Tool},
     service::RequestContext,
 };
 use serde::Deserialize;
@@ -14,6 +14,7 @@ use super::{method_not_found, status::flat, to_json};
 use crate::{
     mcp::{Handler, admit::count, tasks_2026},
     protocol::reply::to_error_data,
+    registry::Registry,
     task::Tasks,
     tool::TaskPolicy,
 };
@@ -46,7 +47,7 @@ impl Handler {
     ) -> Result<Value, ErrorData> {
         let Call { name, arguments, task } = call;
         let registry = self.service.registry();
-        let Some(tool) = self.permit_call(&registry, &name, &context)? else {
+        let Some(tool) = self.permit_call(&registry, &name, &context, |_| false).await? else {
             return Err(match &self.service.inner {
                 // The wrapped SDK handler has not declared that its tools support tasks.
                 Some(_) => {
@@ -91,12 +92,16 @@ impl Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<Value, ErrorData> {
         let listed = self.list_tools(Some(page), context).await?;
+        self.with_execution(listed)
+    }
+
+    /// Adds the task support of each tool of the registry to a list of tools.
+    pub(in crate::mcp) fn with_execution(&self, listed: ListToolsResult) -> Result<Value, ErrorData> {
+        let registry = self.service.registry();
+        let policies: Vec<_> = listed.tools.iter().map(|tool| self.policy(&registry, tool)).collect();
         let mut listed = to_json(ServerResult::ListToolsResult(listed))?;
         if self.service.tasks.is_some() {
-            let registry = self.service.registry();
-            for tool in listed["tools"].as_array_mut().into_iter().flatten() {
-                let policy =
-                    tool["name"].as_str().and_then(|name| registry.tool(name)).map(|tool| tool.tasks);
+            for (tool, policy) in listed["tools"].as_array_mut().into_iter().flatten().zip(policies) {
                 let Some(policy) = policy else { continue };
                 let support = match policy {
                     TaskPolicy::Never => "forbidden",
@@ -109,6 +114,14 @@ impl Handler {
             }
         }
         Ok(listed)
+    }
+
+    /// Returns the task policy of a listed tool, if it belongs to the registry. A tool of the inner handler can have the
+    /// name of a hidden tool, but does not share its schema.
+    fn policy(&self, registry: &Registry, listed: &Tool) -> Option<TaskPolicy> {
+        let own = registry.tool(&listed.name)?;
+        let is_own = || Arc::ptr_eq(&own.definition.input_schema, &listed.input_schema);
+        (self.service.inner.is_none() || is_own()).then_some(own.tasks)
     }
 }
 

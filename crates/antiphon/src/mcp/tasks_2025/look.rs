@@ -25,7 +25,7 @@ impl Handler {
         let owner = tasks_2026::owner(&self.service, &context.extensions);
         let found = tasks.get(&owner, &request.task_id).await;
         let view = found.map_err(|error| to_error_data(&error))?.ok_or_else(tasks_2026::unknown)?;
-        self.permit_tool("tasks/get", &view.tool, &context.extensions)?;
+        self.permit_tool("tasks/get", &view.tool, &context)?;
         let peer = context.peer.clone();
         self.follow(tasks, &view, &self.client(context), peer);
         let mut shown = flat(&view);
@@ -45,7 +45,7 @@ impl Handler {
         request: OfTask,
         context: &RequestContext<RoleServer>,
     ) -> Result<Value, ErrorData> {
-        self.permit_task("tasks/cancel", &request.task_id, &context.extensions).await?;
+        self.permit_task("tasks/cancel", &request.task_id, context).await?;
         let owner = tasks_2026::owner(&self.service, &context.extensions);
         let found = tasks.cancel(&owner, &request.task_id).await;
         match found.map_err(|error| to_error_data(&error))?.ok_or_else(tasks_2026::unknown)? {
@@ -90,7 +90,7 @@ impl Handler {
         };
         let listed = tasks.list(&owner, after.as_deref(), service.runtime.limits.list_page_size).await;
         let (mut views, next) = listed.map_err(|error| to_error_data(&error))?;
-        views.retain(|view| self.permit_tool("tasks/list", &view.tool, &context.extensions).is_ok());
+        views.retain(|view| self.permit_tool("tasks/list", &view.tool, context).is_ok());
         let mut list = json!({"tasks": views.iter().map(flat).collect::<Vec<_>>()});
         if let Some(next) = next {
             let sealed = service.runtime.seal.seal_kept(next.as_bytes(), name.as_bytes());

@@ -156,7 +156,7 @@ fn is_over_http(extensions: &Extensions) -> bool {
     extensions.get::<http::request::Parts>().is_some()
 }
 
-fn params<T: DeserializeOwned>(request: &CustomRequest) -> Result<T, ErrorData> {
+pub(super) fn params<T: DeserializeOwned>(request: &CustomRequest) -> Result<T, ErrorData> {
     let given = request.params.clone().unwrap_or_else(|| json!({}));
     serde_json::from_value(given).map_err(|error| {
         let method = request.method.trim_start_matches("antiphon/");

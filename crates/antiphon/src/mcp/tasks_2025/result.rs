@@ -41,7 +41,7 @@ impl Handler {
         let access = TaskAccess { tasks };
         let owner = tasks_2026::owner(&self.service, &context.extensions);
         let mut view = access.get(&owner, &request.task_id).await?;
-        self.permit_tool("tasks/result", &view.tool, &context.extensions)?;
+        self.permit_tool("tasks/result", &view.tool, &context)?;
         let peer = context.peer.clone();
         let client = self.client(context);
         self.follow(tasks, &view, &client, peer);

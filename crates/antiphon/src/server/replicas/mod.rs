@@ -3,6 +3,7 @@
 //! | kind | name | content |
 //! |---|---|---|
 //! | record | `seal/…`, `step/…` | see [`durable`](crate::durable) |
+//! | record | `groups/…` | see `run/groups.rs` |
 //! | topic | `changes/<audience>` | a list or a resource has changed |
 //!
 //! `antiphon-http` shares the sessions. Its documentation has a table of their records.

@@ -14,6 +14,7 @@ mod scopes;
 mod sessions;
 pub(crate) mod signer;
 mod tokens;
+mod visibility;
 
 use antiphon::{
     ServerBuilder,

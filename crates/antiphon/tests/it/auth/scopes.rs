@@ -76,6 +76,25 @@ async fn tool_that_needs_more_is_answered_with_all_it_needs() {
 }
 
 #[tokio::test]
+async fn mounted_tool_needs_its_scopes() {
+    let signer = Signer::new("1");
+    let authority = Authority::start(&[&signer]).await;
+    let auth = trusting(&authority).build().unwrap();
+    let server = Server::builder("outer", "1.0.0").with_auth(auth).mount("admin", tools()).build().unwrap();
+    let app = server.router(HttpConfig::default());
+    let token = |scope: &str| signer.sign(&authority.claims_of("ada", scope));
+    for revision in Revision::BOTH {
+        let ada = Caller::new(&app, &token("use"), revision).await;
+        let erase = json!({"name": "admin_erase", "arguments": {}});
+        assert_lacks(&ada.send("tools/call", erase).await, "use erase audit");
+        let answer = ada.call("admin_whoami").await;
+        assert!(answer["result"]["content"][0]["text"].is_string(), "{answer}");
+        let answer = ada.with(&token("use erase audit")).call("admin_erase").await;
+        assert!(answer["result"]["content"][0]["text"].is_string(), "{answer}");
+    }
+}
+
+#[tokio::test]
 async fn operation_that_needs_more_is_answered_the_same_way() {
     let (app, signer, authority) = world().await;
     let token = |scope: &str| signer.sign(&authority.claims_of("ada", scope));

@@ -16,7 +16,7 @@ use super::{
 use crate::checked::check;
 
 /// A 2026-07-28 client that listens at a replica.
-async fn subscribe(fleet: &Fleet, replica: usize) -> Result<Response> {
+pub(crate) async fn subscribe(fleet: &Fleet, replica: usize) -> Result<Response> {
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {},

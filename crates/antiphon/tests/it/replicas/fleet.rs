@@ -113,7 +113,7 @@ async fn wait(ctx: &Ctx, _: ()) -> Result<String> {
     std::future::pending().await
 }
 
-fn builder(gate: &Arc<Semaphore>) -> ServerBuilder {
+pub(crate) fn builder(gate: &Arc<Semaphore>) -> ServerBuilder {
     Server::builder("fleet", "1.0.0")
         .tool(Tool::new("ask", "Asks", ask))
         .tool(Tool::new("pay", "Sends to a page", pay))
@@ -136,19 +136,24 @@ impl Fleet {
         config: HttpConfig,
         with: impl Fn(ServerBuilder) -> ServerBuilder,
     ) -> Result<Self> {
-        let gate = Arc::new(Semaphore::new(0));
-        let mut fleet = Self { servers: Vec::new(), addresses: Vec::new(), gate };
+        let mut fleet = Self::empty();
         for _ in 0..3 {
-            let listener = TcpListener::bind("127.0.0.1:0").await?;
-            fleet.addresses.push(listener.local_addr()?);
             let server = with(builder(&fleet.gate)).with_backend(open.open().await).build()?;
-            fleet.servers.push(server.clone());
-            let config = config.clone();
-            tokio::spawn(
-                async move { server.serve_listener(listener, config, std::future::pending()).await },
-            );
+            fleet.add(server, config.clone()).await?;
         }
         Ok(fleet)
+    }
+
+    pub(crate) fn empty() -> Self {
+        Self { servers: Vec::new(), addresses: Vec::new(), gate: Arc::new(Semaphore::new(0)) }
+    }
+
+    pub(crate) async fn add(&mut self, server: Server, config: HttpConfig) -> Result<()> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        self.addresses.push(listener.local_addr()?);
+        self.servers.push(server.clone());
+        tokio::spawn(async move { server.serve_listener(listener, config, std::future::pending()).await });
+        Ok(())
     }
 
     pub(crate) async fn client(&self) -> Result<Client> {

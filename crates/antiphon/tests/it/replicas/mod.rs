@@ -6,7 +6,8 @@
 pub(crate) mod answers;
 pub(crate) mod changes;
 pub(crate) mod endings;
-mod fleet;
+pub(crate) mod fleet;
+pub(crate) mod groups;
 pub(crate) mod streams;
 pub(crate) mod wire;
 
@@ -35,10 +36,13 @@ macro_rules! scenarios {
             endings::a_call_in_flight_is_answered_by_a_replica_that_shuts_down,
             endings::a_call_whose_stream_broke_is_resumed_while_its_replica_shuts_down,
             endings::an_answer_reaches_a_replica_that_shuts_down,
+            groups::a_group_of_a_session_is_enabled_at_every_replica,
+            groups::a_group_of_a_caller_is_enabled_at_every_replica,
             streams::a_broken_stream_goes_on_at_another_replica,
             streams::a_stream_shows_what_was_kept_when_its_replica_is_gone,
             streams::what_a_stream_may_not_keep_is_said_to_be_missing,
             streams::a_large_result_is_resumed_whole,
+            streams::resumed_stream_does_not_repeat_a_question,
             streams::a_listening_client_hears_of_calls_at_other_replicas,
         }
     };

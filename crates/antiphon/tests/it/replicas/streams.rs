@@ -112,6 +112,44 @@ pub(crate) async fn what_a_stream_may_not_keep_is_said_to_be_missing(open: Opene
     Ok(())
 }
 
+pub(crate) async fn resumed_stream_does_not_repeat_a_question(open: Opener) -> Result<()> {
+    check_question_is_sent_once(&Fleet::start(&open).await?).await
+}
+
+/// Resumes the stream of a call that asks, and of one that its client has cancelled.
+pub(crate) async fn check_question_is_sent_once(fleet: &Fleet) -> Result<()> {
+    let client = fleet.client().await?;
+    let (_, mut stream) = client.call(0, "ask", json!({})).await?;
+    let question = stream.message().await?;
+    assert_eq!(question.message["method"], "elicitation/create");
+    drop(stream);
+    let mut resumed = client.get(client.next(), question.id.as_deref()).await?;
+    let answer = json!({"action": "accept", "content": {"word": "once"}});
+    assert_eq!(client.answer(client.next(), &question, answer).await?, 202);
+    assert_eq!(text(&resumed.message().await?), "once", "the question was sent again");
+    let (id, mut stream) = client.call(0, "ask", json!({})).await?;
+    let question = stream.message().await?;
+    let cancelled = json!({"requestId": id, "reason": "Request timed out"});
+    let cancelled = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled});
+    assert_eq!(client.post(client.next(), &cancelled).await?.status(), 202);
+    assert!(!has_question(&mut stream).await?);
+    let mut resumed = client.get(client.next(), question.id.as_deref()).await?;
+    assert!(!has_question(&mut resumed).await?, "the question was sent again");
+    Ok(())
+}
+
+/// Returns whether a question comes soon. The stream of a cancelled call ends, or stays open without events.
+async fn has_question(stream: &mut Response) -> Result<bool> {
+    while let Ok(event) = tokio::time::timeout(Duration::from_millis(500), stream.next()).await {
+        match event? {
+            Some(event) if event.message["method"] == "elicitation/create" => return Ok(true),
+            Some(_) => {}
+            None => break,
+        }
+    }
+    Ok(false)
+}
+
 pub(crate) async fn a_large_result_is_resumed_whole(open: Opener) -> Result<()> {
     let fleet = Fleet::start(&open).await?;
     let client = fleet.client().await?;

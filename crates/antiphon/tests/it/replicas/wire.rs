@@ -87,6 +87,12 @@ impl Response {
         Ok(events)
     }
 
+    /// The body of a response that is not a stream.
+    pub(crate) async fn json(mut self) -> Result<Value> {
+        while self.read().await? {}
+        Ok(serde_json::from_slice(&self.raw)?)
+    }
+
     async fn read_head(&mut self) -> Result<()> {
         loop {
             if let Some(end) = find(&self.raw, b"\r\n\r\n") {

@@ -239,3 +239,46 @@ async fn who_comes_back_in_another_session_is_asked_what_nobody_hears_any_more()
     back.post(json!({"jsonrpc": "2.0", "id": question["id"], "result": accepted})).await;
     assert_eq!(answer(&mut waiting).await["result"]["content"][0]["text"], "3A for nobody");
 }
+
+async fn approve(ctx: &Ctx, _: ()) -> Result<String> {
+    ctx.continue_as_task();
+    ctx.elicit::<Approval>("May it start?").await?.accepted()?;
+    Ok("started".into())
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Approval {
+    #[expect(dead_code, reason = "nobody answers")]
+    sure: bool,
+}
+
+/// A request ends as soon as the client has its task, on any thread. The leg must not count as cancelled then. The
+/// heartbeat interval is so long that no worker takes over a lost run during the test.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn run_continues_when_the_request_ends_that_made_it_a_task() {
+    let config = super::quick().with_heartbeat_interval(Duration::from_secs(60));
+    let server = Server::builder("approvals", "1.0.0").with_tasks(config);
+    let server = server.tool(Tool::new("approve", "Asks", approve)).build().unwrap();
+    let app = server.router(HttpConfig::default());
+    let send = async |method: &str, params: Value| {
+        let task = params["taskId"].as_str().map(ToOwned::to_owned);
+        let mut request = crate::http::post_with(Revision::V2026_07_28, method, params, super::everything());
+        if let Some(task) = task {
+            request.headers_mut().insert("mcp-name", task.parse().unwrap());
+        }
+        let response = app.clone().oneshot(request).await.unwrap();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        serde_json::from_slice::<Value>(&body).unwrap()["result"].clone()
+    };
+    let mut tasks = Vec::new();
+    for _ in 0..50 {
+        // Fewer than there are workers: a run becomes a task only if a worker is free.
+        let calls = (0..4).map(|_| send("tools/call", json!({"name": "approve", "arguments": {}})));
+        tasks.extend(futures_util::future::join_all(calls).await);
+    }
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    for task in tasks {
+        let found = send("tasks/get", json!({"taskId": task["taskId"]})).await;
+        assert_eq!(found["status"], "input_required", "{found}");
+    }
+}

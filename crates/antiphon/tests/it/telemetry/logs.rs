@@ -179,6 +179,41 @@ async fn spans_hold_contents_if_asked_and_only_then() {
     }
 }
 
+#[cfg(feature = "auth")]
+#[tokio::test]
+async fn scopes_that_are_not_checked_over_http_are_in_the_log() {
+    use antiphon::{
+        auth::{ApiKey, Auth},
+        http::HttpConfig,
+    };
+
+    let paper = Paper::default();
+    let guard = tracing_subscriber::registry()
+        .with(EnvFilter::new("antiphon=warn"))
+        .with(tracing_subscriber::fmt::layer().json().with_writer(paper.clone()))
+        .set_default();
+    let notes = || {
+        let erase = Tool::new("erase", "Erases the notes", fails).with_scopes(["erase"]);
+        Server::builder("notes", "1.0.0").tool(erase)
+    };
+    let office = || Server::builder("office", "1.0.0").mount("notes", notes());
+    let key = ApiKey::new("ci", &"k".repeat(32));
+    let auth = Auth::builder("https://office.example/mcp").with_api_keys([key]);
+    let checked = office().with_auth(auth.build().unwrap()).build().unwrap();
+    let _ = checked.router(HttpConfig::default());
+    // Over stdio, the server does not check scopes.
+    let mounted = office().build().unwrap();
+    Client::connect(&mounted, Revision::V2026_07_28).await.unwrap();
+    assert_eq!(paper.text(), "");
+    for (server, tool) in [(mounted, "notes_erase"), (notes().build().unwrap(), "erase")] {
+        let _ = server.router(HttpConfig::default());
+        let log = paper.text();
+        let line: Value = serde_json::from_str(log.lines().last().unwrap()).unwrap();
+        assert_eq!(line["fields"]["tools"], tool, "{log}");
+    }
+    drop(guard);
+}
+
 #[cfg(feature = "http")]
 #[tokio::test]
 async fn what_an_operator_does_is_in_the_audit_log() {

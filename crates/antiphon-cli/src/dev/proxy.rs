@@ -1,0 +1,210 @@
+//! Keeps a listener open, and forwards its HTTP requests to the current server process.
+//!
+//! Requests are forwarded one by one, and not whole connections. So a client can keep its connection while the server
+//! behind it is replaced.
+
+use std::{net::SocketAddr, process::Stdio, sync::Arc, time::Duration};
+
+use anyhow::Result;
+use axum::{
+    Router,
+    body::Body,
+    extract::{Request, State},
+    http::{HeaderMap, StatusCode, header},
+    response::{IntoResponse as _, Response},
+};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    process::Child,
+    sync::{mpsc, watch},
+    time::timeout,
+};
+
+use super::{
+    build::{Built, Event},
+    server::Program,
+};
+
+/// The maximum time until a new server listens.
+const START: Duration = Duration::from_mins(1);
+/// The time between two attempts to connect to a new server.
+const RETRY: Duration = Duration::from_millis(50);
+/// How long a replaced server can take to complete its requests.
+#[cfg(unix)]
+const DRAIN: Duration = Duration::from_secs(10);
+
+/// The maximum size of a request, in bytes.
+const LARGEST: usize = 64 * 1024 * 1024;
+
+/// Headers that belong to one connection. The client sets the length of a request again.
+const OF_CONNECTION: [header::HeaderName; 4] =
+    [header::CONNECTION, header::TRANSFER_ENCODING, header::UPGRADE, header::CONTENT_LENGTH];
+
+/// Where requests go.
+#[derive(Clone, Debug)]
+enum Target {
+    /// The server is built or started. Requests wait.
+    Wait,
+    /// No server runs, for this reason.
+    Absent(Arc<str>),
+    Server(SocketAddr),
+}
+
+/// Forwards requests, until the builds end.
+pub(super) async fn run(
+    listener: TcpListener,
+    mut builds: mpsc::Receiver<Event>,
+    program: &Program,
+) -> Result<()> {
+    let (target, targets) = watch::channel(Target::Wait);
+    // The server gets each request on a new connection, which it can close when it is stopped.
+    let client = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0);
+    let client = client.redirect(reqwest::redirect::Policy::none());
+    let client = client.no_gzip().no_brotli().no_zstd().no_deflate().build()?;
+    let router = Router::new().fallback(forward).with_state(Forward { client, targets });
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    let mut current: Option<Child> = None;
+    // After a failed start, the same program is started again: the cause can be outside the program.
+    let mut failed = false;
+    loop {
+        let event = tokio::select! {
+            event = builds.recv() => event,
+            status = exit(&mut current) => {
+                current = None;
+                let why = format!("the server stopped ({status}); `antiphon dev` starts it again after the next change");
+                eprintln!("antiphon dev: {why}");
+                target.send_replace(Target::Absent(why.into()));
+                continue;
+            }
+        };
+        let why = match event {
+            None => return Ok(()),
+            Some(Event::Started) => {
+                if current.is_none() {
+                    target.send_replace(Target::Wait);
+                }
+                continue;
+            }
+            Some(Event::Failed(why)) => why,
+            Some(Event::Built(Built { is_new: false, .. })) if current.is_some() && !failed => continue,
+            Some(Event::Built(Built { command, .. })) => match start(program, &command).await {
+                Ok((process, address)) => {
+                    failed = false;
+                    target.send_replace(Target::Server(address));
+                    if let Some(previous) = current.replace(process) {
+                        eprintln!("antiphon dev: replaced the server");
+                        tokio::spawn(stop(previous));
+                    }
+                    continue;
+                }
+                Err(why) => {
+                    failed = true;
+                    format!("the new server did not start: {why}")
+                }
+            },
+        };
+        let kept = if current.is_some() { "; the previous server keeps running" } else { "" };
+        eprintln!("antiphon dev: {}{kept}", why.lines().next().unwrap_or_default());
+        if current.is_none() {
+            target.send_replace(Target::Absent(why.into()));
+        }
+    }
+}
+
+/// Starts a server on a free port, and waits until it listens.
+async fn start(program: &Program, command: &[String]) -> Result<(Child, SocketAddr), String> {
+    let failed = |error: std::io::Error| error.to_string();
+    // The port is free again when the listener is dropped.
+    let listener = TcpListener::bind("127.0.0.1:0").await.map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    drop(listener);
+    let mut command = program.command(command, Some(&address.to_string())).map_err(failed)?;
+    let mut child = command.stdin(Stdio::null()).stdout(std::io::stderr()).spawn().map_err(failed)?;
+    let listens = async {
+        while TcpStream::connect(address).await.is_err() {
+            tokio::time::sleep(RETRY).await;
+        }
+    };
+    tokio::select! {
+        listening = timeout(START, listens) => match listening {
+            Ok(()) => Ok((child, address)),
+            Err(_) => Err(format!(
+                "the process does not listen on {address} after {START:?}; read the address from the variable ADDRESS, or \
+                 write `{{address}}` in its command"
+            )),
+        },
+        status = child.wait() => {
+            let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
+            Err(format!("the process stopped ({status}); its standard error output can contain the reason"))
+        }
+    }
+}
+
+/// Stops a server. It can complete its requests first.
+async fn stop(mut child: Child) {
+    #[cfg(unix)]
+    if let Some(id) = child.id() {
+        let mut kill = tokio::process::Command::new("kill");
+        kill.args(["-TERM", &id.to_string()]).stderr(Stdio::null());
+        if kill.status().await.is_ok_and(|status| status.success())
+            && timeout(DRAIN, child.wait()).await.is_ok()
+        {
+            return;
+        }
+    }
+    let _ = child.kill().await;
+}
+
+/// Waits until the current server exits.
+async fn exit(current: &mut Option<Child>) -> String {
+    match current {
+        Some(child) => child.wait().await.map_or_else(|error| error.to_string(), |status| status.to_string()),
+        None => std::future::pending().await,
+    }
+}
+
+/// The forwarding of requests.
+#[derive(Clone)]
+struct Forward {
+    client: reqwest::Client,
+    targets: watch::Receiver<Target>,
+}
+
+async fn forward(State(mut state): State<Forward>, request: Request) -> Response {
+    let target = match state.targets.wait_for(|target| !matches!(target, Target::Wait)).await {
+        Ok(target) => target.clone(),
+        Err(_) => Target::Absent("`antiphon dev` has ended".into()),
+    };
+    let address = match target {
+        Target::Server(address) => address,
+        Target::Absent(why) => return (StatusCode::SERVICE_UNAVAILABLE, why.to_string()).into_response(),
+        Target::Wait => return StatusCode::SERVICE_UNAVAILABLE.into_response(),
+    };
+    let (parts, body) = request.into_parts();
+    if parts.headers.contains_key(header::UPGRADE) {
+        let why = "`antiphon dev` does not forward WebSocket connections";
+        return (StatusCode::NOT_IMPLEMENTED, why).into_response();
+    }
+    let Ok(body) = axum::body::to_bytes(body, LARGEST).await else {
+        return StatusCode::PAYLOAD_TOO_LARGE.into_response();
+    };
+    let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
+    let sent = state.client.request(parts.method, format!("http://{address}{path}"));
+    match sent.headers(passed(parts.headers)).body(body).send().await {
+        Ok(answer) => {
+            let (status, headers) = (answer.status(), passed(answer.headers().clone()));
+            (status, headers, Body::from_stream(answer.bytes_stream())).into_response()
+        }
+        Err(error) => {
+            let why = format!("the server stopped or was replaced during this request: {error}");
+            (StatusCode::BAD_GATEWAY, why).into_response()
+        }
+    }
+}
+
+fn passed(mut headers: HeaderMap) -> HeaderMap {
+    for name in OF_CONNECTION {
+        headers.remove(name);
+    }
+    headers
+}

@@ -1,0 +1,139 @@
+use std::{fmt, sync::Arc, time::Duration};
+
+use crate::{endpoint::Lifecycle, event::Event};
+
+/// The settings of a [`Proxy`](crate::Proxy).
+#[derive(Clone)]
+pub struct ProxyConfig {
+    pub(super) name: String,
+    pub(super) prefix: String,
+    pub(super) lifecycle: Lifecycle,
+    pub(super) timeout: Duration,
+    pub(super) task_timeout: Duration,
+    pub(super) answer_timeout: Duration,
+    pub(super) max_connections: usize,
+    pub(super) max_bytes: usize,
+    pub(super) max_rounds: u32,
+    pub(super) uris: Vec<String>,
+    pub(super) events: Option<Arc<dyn Fn(Event) + Send + Sync>>,
+}
+
+impl Default for ProxyConfig {
+    fn default() -> Self {
+        Self {
+            name: "antiphon-proxy".into(),
+            prefix: String::new(),
+            lifecycle: Lifecycle::Auto,
+            timeout: Duration::from_secs(5 * 60),
+            task_timeout: Duration::from_secs(24 * 60 * 60),
+            answer_timeout: Duration::from_secs(15 * 60),
+            max_connections: 32,
+            max_bytes: 8 * 1024 * 1024,
+            max_rounds: 100,
+            uris: Vec::new(),
+            events: None,
+        }
+    }
+}
+
+impl ProxyConfig {
+    /// Sets the name with which the proxy introduces itself to the other server. Default: `antiphon-proxy`.
+    #[must_use]
+    pub fn with_name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Sets the text that precedes the names of tools and prompts, for example `weather_`. URIs of resources do not
+    /// change. Default: none.
+    #[must_use]
+    pub fn with_prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// Sets the protocol revisions that the proxy uses to the other server. Default: [`Lifecycle::Auto`].
+    #[must_use]
+    pub fn with_lifecycle(mut self, lifecycle: Lifecycle) -> Self {
+        self.lifecycle = lifecycle;
+        self
+    }
+
+    /// Sets how long the other server can work until its result or its next question. The time that users need to
+    /// answer does not count. Default: 5 minutes.
+    #[must_use]
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Sets how long a task of the other server can work until its result or its next question. Default: 24 hours.
+    #[must_use]
+    pub fn with_task_timeout(mut self, timeout: Duration) -> Self {
+        self.task_timeout = timeout;
+        self
+    }
+
+    /// Sets how long a call to an MCP 2025-11-25 server stays open while it waits for the caller's answer. Such a call
+    /// uses one connection. Calls to an MCP 2026-07-28 server do not have this limit. Default: 15 minutes.
+    #[must_use]
+    pub fn with_answer_timeout(mut self, timeout: Duration) -> Self {
+        self.answer_timeout = timeout;
+        self
+    }
+
+    /// Sets how many calls the other server can work on at the same time. Further calls wait. Each call to an MCP
+    /// 2025-11-25 server needs a separate connection. If the endpoint is a program, each connection is a process. Calls to an MCP
+    /// 2026-07-28 server share one connection. The minimum is 1. Default: 32.
+    #[must_use]
+    pub fn with_max_connections(mut self, connections: usize) -> Self {
+        self.max_connections = connections.max(1);
+        self
+    }
+
+    /// Sets the maximum size of a result or of the questions of a round, as JSON in bytes. Default: 8 MiB.
+    #[must_use]
+    pub fn with_max_bytes(mut self, bytes: usize) -> Self {
+        self.max_bytes = bytes;
+        self
+    }
+
+    /// Sets how often one call can ask. Default: 100.
+    #[must_use]
+    pub fn with_max_rounds(mut self, rounds: u32) -> Self {
+        self.max_rounds = rounds;
+        self
+    }
+
+    /// Forwards reads of all URIs that begin with `prefix`, for example `notes://`. The proxy always forwards the URIs
+    /// that the other server lists, and those that match its templates. Use this setting for links in results that the
+    /// server does not list. You can call this method several times. Default: none.
+    #[must_use]
+    pub fn with_uris(mut self, prefix: impl Into<String>) -> Self {
+        self.uris.push(prefix.into());
+        self
+    }
+
+    /// Sets the function that is called for events of the other server, for example
+    /// [`Event::ToolsChanged`]. Events of calls are not among them. Default: none.
+    #[must_use]
+    pub fn with_events(mut self, listener: impl Fn(Event) + Send + Sync + 'static) -> Self {
+        self.events = Some(Arc::new(listener));
+        self
+    }
+}
+
+impl fmt::Debug for ProxyConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProxyConfig")
+            .field("prefix", &self.prefix)
+            .field("lifecycle", &self.lifecycle)
+            .field("timeout", &self.timeout)
+            .field("task_timeout", &self.task_timeout)
+            .field("answer_timeout", &self.answer_timeout)
+            .field("max_connections", &self.max_connections)
+            .field("max_bytes", &self.max_bytes)
+            .field("max_rounds", &self.max_rounds)
+            .finish_non_exhaustive()
+    }
+}

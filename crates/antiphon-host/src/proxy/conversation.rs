@@ -1,0 +1,361 @@
+//! The questions and notifications of one call to the other server.
+
+use std::{
+    collections::VecDeque,
+    future::Future,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use antiphon::{Ctx, Level};
+use rmcp::ErrorData;
+use serde_json::{Map, Value, json};
+use tokio::{
+    sync::{oneshot, watch},
+    time::{Instant, sleep, sleep_until},
+};
+
+use super::forward::Answers;
+use crate::{
+    error::{Error, Result},
+    event::{Event, Progress},
+    task::TaskInfo,
+};
+
+/// A call to the other server. In a session, the server asks its questions while the call is open. The call then
+/// continues without the run that started it, and the run attaches to the call again when it has the answers.
+#[derive(Default)]
+pub(super) struct Conversation {
+    state: Mutex<State>,
+    /// Notifies of every change of the state.
+    changed: watch::Sender<()>,
+}
+
+#[derive(Default)]
+struct State {
+    open: Vec<Question>,
+    /// The number of questions so far, which names the next question.
+    asked: u64,
+    notes: VecDeque<Note>,
+    /// The last progress that was passed on.
+    progress: f64,
+    /// The last status of the task that was passed on.
+    status: Option<String>,
+    ended: Option<Result<Value, Arc<Error>>>,
+    /// The number of runs that are attached. More than one if a client repeats its request.
+    attached: usize,
+    /// When the last run left to wait for answers.
+    left: Option<Instant>,
+    is_abandoned: bool,
+}
+
+struct Question {
+    key: String,
+    request: Value,
+    /// Closed if the server has withdrawn the question.
+    answer: oneshot::Sender<Result<Value, ErrorData>>,
+}
+
+/// A notification of the other server.
+enum Note {
+    Progress(Progress),
+    Status(String),
+    Log { level: Level, logger: Option<String>, data: Value },
+    PageComplete(String),
+}
+
+/// The next event of a call in a session.
+pub(super) enum Next {
+    Asks(Map<String, Value>),
+    Ended(Result<Value, Arc<Error>>),
+}
+
+/// The number of notifications that are kept until the run takes them.
+const MAX_NOTES: usize = 256;
+
+/// How long to wait for further questions after the first, so that concurrent questions are asked in one round.
+const GATHER: Duration = Duration::from_millis(20);
+
+impl Conversation {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state());
+        self.changed.send_replace(());
+    }
+
+    /// Waits for the caller's answer to a question of the server.
+    pub(super) async fn ask(&self, method: String, params: Value) -> Result<Value, ErrorData> {
+        let (answer, answered) = oneshot::channel();
+        self.change(|state| {
+            state.asked += 1;
+            let key = format!("q{}", state.asked);
+            let request = json!({"method": method, "params": params});
+            state.open.push(Question { key, request, answer });
+        });
+        let ended = || ErrorData::internal_error("the call that asked this question has ended", None);
+        answered.await.unwrap_or_else(|_| Err(ended()))
+    }
+
+    /// Gives answers to open questions. Answers to other questions have no effect, because a client can repeat its
+    /// request.
+    pub(super) fn answer(&self, mut answers: Answers) {
+        let open = std::mem::take(&mut self.state().open);
+        let mut rest = Vec::new();
+        for question in open {
+            match answers.remove(&question.key) {
+                // An error means that the server has withdrawn the question.
+                Some(answer) => drop(question.answer.send(answer)),
+                None => rest.push(question),
+            }
+        }
+        self.change(|state| {
+            // Questions that were asked since then come last.
+            rest.append(&mut state.open);
+            state.open = rest;
+        });
+    }
+
+    /// Takes an event of the connection.
+    pub(super) fn event(&self, event: Event) {
+        let note = match event {
+            Event::Log { level, logger, data } => Note::Log { level: level_of(&level), logger, data },
+            Event::PageComplete { elicitation_id } => Note::PageComplete(elicitation_id),
+            Event::Task(info) => return self.task(&info),
+            _ => return,
+        };
+        self.note(note);
+    }
+
+    pub(super) fn progress(&self, progress: Progress) {
+        self.note(Note::Progress(progress));
+    }
+
+    /// Takes the state of a task. A server reports the progress of a task as its status message.
+    pub(super) fn task(&self, info: &TaskInfo) {
+        let Some(message) = &info.message else { return };
+        if self.state().status.as_ref() != Some(message) {
+            self.state().status = Some(message.clone());
+            self.note(Note::Status(message.clone()));
+        }
+    }
+
+    fn note(&self, note: Note) {
+        self.change(|state| {
+            if state.notes.len() < MAX_NOTES {
+                state.notes.push_back(note);
+            }
+        });
+    }
+
+    /// Waits for `work`, and passes notifications on to the caller of `ctx` at the same time.
+    pub(super) async fn telling<F: Future>(&self, ctx: &Ctx, work: F) -> F::Output {
+        let mut work = std::pin::pin!(work);
+        loop {
+            let mut changed = self.changed.subscribe();
+            self.tell(ctx);
+            tokio::select! {
+                biased;
+                done = &mut work => {
+                    self.tell(ctx);
+                    return done;
+                }
+                _ = changed.changed() => {}
+            }
+        }
+    }
+
+    fn tell(&self, ctx: &Ctx) {
+        let (notes, mut last) = {
+            let mut state = self.state();
+            (std::mem::take(&mut state.notes), state.progress)
+        };
+        for note in notes {
+            match note {
+                Note::Progress(Progress { progress, total, message }) => {
+                    last = last.max(progress);
+                    let mut shown = match total {
+                        Some(total) => antiphon::Progress::of(progress, total),
+                        None => progress.into(),
+                    };
+                    if let Some(message) = message {
+                        shown = shown.message(message);
+                    }
+                    ctx.progress(shown);
+                }
+                Note::Status(message) => {
+                    last += 1.0;
+                    ctx.progress(antiphon::Progress::from(last).message(message));
+                }
+                Note::Log { level, logger: Some(logger), data } => ctx.log_from(&logger, level, data),
+                Note::Log { level, logger: None, data } => ctx.log(level, data),
+                Note::PageComplete(id) => ctx.elicitation_complete(&id),
+            }
+        }
+        self.state().progress = last;
+    }
+
+    /// Waits until the call asks or ends.
+    pub(super) async fn next(&self) -> Next {
+        let mut gathered = false;
+        loop {
+            let mut changed = self.changed.subscribe();
+            let next = {
+                let mut state = self.state();
+                state.open.retain(|question| !question.answer.is_closed());
+                match &state.ended {
+                    Some(Ok(value)) => Some(Next::Ended(Ok(value.clone()))),
+                    Some(Err(error)) => Some(Next::Ended(Err(Arc::clone(error)))),
+                    None if state.open.is_empty() => None,
+                    None => {
+                        let asks = state.open.iter().map(|it| (it.key.clone(), it.request.clone()));
+                        Some(Next::Asks(asks.collect()))
+                    }
+                }
+            };
+            match next {
+                Some(Next::Asks(_)) if !gathered => {
+                    gathered = true;
+                    sleep(GATHER).await;
+                }
+                Some(next) => return next,
+                None => drop(changed.changed().await),
+            }
+        }
+    }
+
+    /// Ends the call. Open questions get no answer.
+    pub(super) fn end(&self, result: Result<Value>) {
+        self.change(|state| {
+            state.ended = Some(result.map_err(Arc::new));
+            state.open.clear();
+        });
+    }
+
+    /// Attaches a run to the call, until the guard is dropped.
+    pub(super) fn attach(self: &Arc<Self>) -> Attached {
+        self.change(|state| {
+            state.attached += 1;
+            state.left = None;
+        });
+        Attached { conversation: Arc::clone(self), waits: false }
+    }
+
+    /// Cancels the call at the other server, because no run needs its result.
+    pub(super) fn abandon(&self) {
+        self.change(|state| state.is_abandoned = true);
+    }
+
+    /// Waits until the call must be cancelled. Returns the reason.
+    pub(super) async fn cancelled(&self, limit: Duration) -> Error {
+        loop {
+            let mut changed = self.changed.subscribe();
+            let (is_abandoned, left) = {
+                let state = self.state();
+                (state.is_abandoned, state.left)
+            };
+            if is_abandoned {
+                return Error::Misuse("the call was cancelled".into());
+            }
+            let expired = async {
+                match left {
+                    Some(left) => sleep_until(left + limit).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = expired => {
+                    return Error::Misuse(format!("the questions of the call were not answered within {limit:?}"));
+                }
+                _ = changed.changed() => {}
+            }
+        }
+    }
+}
+
+/// A run that waits for the next event of the call. If the last run is dropped while it waits, the call is cancelled.
+pub(super) struct Attached {
+    conversation: Arc<Conversation>,
+    /// Whether the run left to wait for answers.
+    waits: bool,
+}
+
+impl Attached {
+    /// Leaves the call open, because the run waits for answers or has the result.
+    pub(super) fn leave(mut self) {
+        self.waits = true;
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        let waits = self.waits;
+        self.conversation.change(|state| {
+            state.attached -= 1;
+            if state.attached == 0 {
+                state.left = Some(Instant::now());
+                state.is_abandoned |= !waits;
+            }
+        });
+    }
+}
+
+/// The calls that a connection works on.
+///
+/// Questions of a session and log messages do not name their call. So they have a call only if it is the only one.
+#[derive(Default)]
+pub(super) struct Current(Mutex<Vec<Arc<Conversation>>>);
+
+impl Current {
+    fn calls(&self) -> MutexGuard<'_, Vec<Arc<Conversation>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a call, until the guard is dropped.
+    pub(super) fn enter(self: &Arc<Self>, conversation: &Arc<Conversation>) -> Entered {
+        self.calls().push(Arc::clone(conversation));
+        Entered { current: Arc::clone(self), conversation: Arc::clone(conversation) }
+    }
+
+    /// Returns the only call.
+    pub(super) fn only(&self) -> Option<Arc<Conversation>> {
+        match self.calls().as_slice() {
+            [only] => Some(Arc::clone(only)),
+            _ => None,
+        }
+    }
+}
+
+/// One open call. Drop removes the call.
+pub(super) struct Entered {
+    current: Arc<Current>,
+    conversation: Arc<Conversation>,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.current.calls().retain(|call| !Arc::ptr_eq(call, &self.conversation));
+    }
+}
+
+/// The names of the log levels in MCP.
+const LEVELS: [(Level, &str); 8] = [
+    (Level::Debug, "debug"),
+    (Level::Info, "info"),
+    (Level::Notice, "notice"),
+    (Level::Warning, "warning"),
+    (Level::Error, "error"),
+    (Level::Critical, "critical"),
+    (Level::Alert, "alert"),
+    (Level::Emergency, "emergency"),
+];
+
+fn level_of(name: &str) -> Level {
+    LEVELS.into_iter().find(|(_, known)| *known == name).map_or(Level::Info, |(level, _)| level)
+}
+
+pub(super) fn name_of_level(level: Level) -> &'static str {
+    LEVELS.into_iter().find(|(known, _)| *known == level).map_or("info", |(_, name)| name)
+}

@@ -1,0 +1,495 @@
+//! Pages of rows: finds out how an operation pages, and reads its pages for a result set.
+
+use antiphon::results::Rows;
+use http::Method;
+use serde_json::{Map, Value};
+use url::Url;
+
+use crate::{
+    auth::{Applied, Caller},
+    document::{Document, Found},
+    http::{Http, Reply},
+    operation::is_json,
+    request::{Parameter, Place, Request, Template},
+};
+
+/// The limits of a result set whose rows are the pages of an API.
+#[derive(Clone, Debug)]
+pub struct PageLimits {
+    pages: usize,
+    rows: usize,
+    bytes: usize,
+}
+
+impl PageLimits {
+    /// Creates the default limits.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets how many pages a call reads. Default: 10 pages.
+    #[must_use]
+    pub fn with_pages(mut self, pages: usize) -> Self {
+        self.pages = pages.max(1);
+        self
+    }
+
+    /// Sets how many rows a call reads. Default: 5,000 rows.
+    #[must_use]
+    pub fn with_rows(mut self, rows: usize) -> Self {
+        self.rows = rows;
+        self
+    }
+
+    /// Sets how many bytes of rows a call reads. Default: 8 MiB.
+    #[must_use]
+    pub fn with_bytes(mut self, bytes: usize) -> Self {
+        self.bytes = bytes;
+        self
+    }
+}
+
+impl Default for PageLimits {
+    fn default() -> Self {
+        Self { pages: 10, rows: 5_000, bytes: 8 << 20 }
+    }
+}
+
+/// How an operation pages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Paging {
+    rows: RowsAt,
+    position: Option<Position>,
+    /// The argument with the size of a page, and its default.
+    size: Option<(String, Option<u64>)>,
+    /// Whether the document declares a known place of the next page. The last page then does not have it.
+    declares_next: bool,
+}
+
+/// Where a response has its rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum RowsAt {
+    /// The response is the list.
+    List,
+    /// A field of the response is the list.
+    Field(String),
+}
+
+/// The argument with the position of a page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Position {
+    Page {
+        argument: String,
+        first: u64,
+    },
+    Offset(String),
+    /// A value from the previous page.
+    Cursor(String),
+    /// The ID of the last row.
+    After(String),
+}
+
+const CURSORS: [&str; 13] = [
+    "cursor",
+    "page_token",
+    "pagetoken",
+    "next_token",
+    "nexttoken",
+    "marker",
+    "continue",
+    "after",
+    "next_cursor",
+    "page_cursor",
+    "pagecursor",
+    "start_cursor",
+    "next_page_token",
+];
+const SIZES: [&str; 8] =
+    ["per_page", "limit", "page_size", "pagesize", "max_results", "maxresults", "count", "size"];
+
+/// Where responses have the cursor of the next page.
+const NEXT_CURSORS: [&str; 22] = [
+    "/next",
+    "/next_cursor",
+    "/nextCursor",
+    "/next_page_token",
+    "/nextPageToken",
+    "/next_token",
+    "/nextToken",
+    "/NextToken",
+    "/next_marker",
+    "/metadata/continue",
+    "/metadata/next_cursor",
+    "/meta/next_cursor",
+    "/meta/next_token",
+    "/response_metadata/next_cursor",
+    "/pagination/next_cursor",
+    "/pagination/nextCursor",
+    "/pageInfo/endCursor",
+    "/paging/next/after",
+    "/paging/cursors/after",
+    "/next/page",
+    "/cursor/after",
+    "/next_page/offset",
+];
+
+/// Where responses have the URL of the next page.
+const NEXT_URLS: [&str; 15] = [
+    "/next",
+    "/next_url",
+    "/nextLink",
+    "/@odata.nextLink",
+    "/next_page_url",
+    "/next_page_uri",
+    "/nextPage",
+    "/next_page/uri",
+    "/links/next",
+    "/links/next/href",
+    "/links/pages/next",
+    "/_links/next",
+    "/_links/next/href",
+    "/paging/next",
+    "/pagination/next",
+];
+
+impl Paging {
+    /// Recognizes the paging of a `GET` operation that returns a list of rows, or an object with one list.
+    pub(crate) fn detect(document: &Document, found: &Found<'_>, template: &Template) -> Option<Self> {
+        if template.method != Method::GET {
+            return None;
+        }
+        let responses = found.operation.get("responses")?.as_object()?;
+        let response = responses.iter().find(|(status, _)| status.starts_with('2'))?.1;
+        let response = document.resolve(response)?;
+        let content = response.get("content")?.as_object()?;
+        let (_, media) = content.iter().find(|(name, _)| is_json(name))?;
+        let schema = media.get("schema")?;
+        let rows = rows_at(document, schema, 0)?;
+        let position = position(document, found, &template.parameters);
+        let has_link = response
+            .get("headers")
+            .and_then(Value::as_object)
+            .is_some_and(|headers| headers.keys().any(|name| name.eq_ignore_ascii_case("link")));
+        if position.is_none() && !has_link {
+            return None;
+        }
+        let size = template.parameters.iter().find(|it| is_one_of(it, &SIZES)).map(|parameter| {
+            let default =
+                schema_of(document, found, &parameter.wire).and_then(|it| it.get("default")?.as_u64());
+            (parameter.argument.clone(), default)
+        });
+        let mut places = NEXT_CURSORS.iter().chain(&NEXT_URLS);
+        let declares_next = has_link
+            || places.any(|place| {
+                let names: Vec<&str> = place.split('/').skip(1).collect();
+                declares(document, schema, &names, 0)
+            });
+        Some(Self { rows, position, size, declares_next })
+    }
+
+    /// Returns the rows of a response.
+    fn rows<'a>(&self, body: &'a Value) -> Option<&'a Vec<Value>> {
+        match &self.rows {
+            RowsAt::Field(field) => body.get(field)?.as_array(),
+            RowsAt::List => body.as_array(),
+        }
+    }
+
+    /// Returns the next page, or `None` after the last. The error is the reason why the next page is not known.
+    fn next(
+        &self,
+        page: usize,
+        reply: &Reply,
+        body: &Value,
+        rows: &[Value],
+        url: &Url,
+        arguments: &Map<String, Value>,
+    ) -> Result<Option<Next>, &'static str> {
+        let is_url = |text: &&str| ["http", "/", "?"].iter().any(|start| text.starts_with(start));
+        let mut texts = NEXT_URLS.iter().filter_map(|pointer| body.pointer(pointer)?.as_str());
+        if let Some(text) = reply.link.as_deref().and_then(next_link).or_else(|| texts.find(is_url)) {
+            let url = url.join(text).map_err(|_| "the URL of the next page is not valid")?;
+            return Ok(Some(Next::Url(url)));
+        }
+        let flag = |name: &str| body.get(name).and_then(Value::as_bool);
+        let has_more = flag("has_more")
+            .or_else(|| flag("hasMore"))
+            .or_else(|| flag("isLast").map(|is_last| !is_last))
+            .or_else(|| body.pointer("/pageInfo/hasNextPage").and_then(Value::as_bool));
+        if has_more == Some(false) {
+            return Ok(None);
+        }
+        let has_more = has_more.is_some();
+        let number = |name: &str| arguments.get(name).and_then(Value::as_u64);
+        let size = self.size.as_ref().and_then(|(argument, default)| number(argument).or(*default));
+        let is_full = !rows.is_empty() && (has_more || size.is_none_or(|size| rows.len() as u64 >= size));
+        // The end of the rows, if the API has no more or states the next page in a known place.
+        let end = |is_known: bool| {
+            if has_more {
+                Err("the API has more rows, but the position of the next page is not known")
+            } else if is_full && !is_known {
+                Err("the response does not state whether another page exists")
+            } else {
+                Ok(None)
+            }
+        };
+        let Some(position) = &self.position else { return end(self.declares_next) };
+        let (argument, value) = match position {
+            Position::Page { argument, first } if is_full => {
+                (argument, (number(argument).unwrap_or(*first) + 1).into())
+            }
+            Position::Offset(argument) if is_full => {
+                (argument, (number(argument).unwrap_or(0) + rows.len() as u64).into())
+            }
+            Position::Page { .. } | Position::Offset(_) => return end(true),
+            Position::Cursor(argument) => {
+                let places = NEXT_CURSORS.iter().filter_map(|pointer| body.pointer(pointer));
+                let places: Vec<&Value> = places.filter(|value| !value.is_object()).collect();
+                match places.iter().find(|value| is_cursor(value)) {
+                    Some(cursor) => (argument, (*cursor).clone()),
+                    None => return end(self.declares_next || page > 1 || !places.is_empty()),
+                }
+            }
+            Position::After(argument) => match rows.last().and_then(|row| row.get("id")) {
+                Some(id) if has_more => (argument, id.clone()),
+                _ => return end(false),
+            },
+        };
+        let mut arguments = arguments.clone();
+        arguments.insert(argument.clone(), value);
+        Ok(Some(Next::Arguments(arguments)))
+    }
+}
+
+enum Next {
+    Url(Url),
+    Arguments(Map<String, Value>),
+}
+
+/// The rows of all pages, or a response that has none.
+pub(crate) enum Gathered {
+    /// The note states why the rows are not complete.
+    Rows {
+        rows: Rows,
+        note: Option<String>,
+    },
+    Other(Reply, Url),
+}
+
+/// Reads the pages of a call, within the limits.
+pub(crate) async fn gather(
+    http: &Http,
+    template: &Template,
+    paging: &Paging,
+    limits: &PageLimits,
+    credentials: (&Applied, &Caller),
+    mut arguments: Map<String, Value>,
+) -> antiphon::Result<Gathered> {
+    let (applied, caller) = credentials;
+    let mut request = template.fill(&arguments).map_err(antiphon::Error::tool)?;
+    let mut rows = Rows::new();
+    let mut previous: Option<Vec<Value>> = None;
+    for page in 1.. {
+        // The next page needs the same headers and cookies, and its credentials can be new.
+        let before = request.clone();
+        let secrets = applied.add(&mut request, caller).await?;
+        let reply = match http.send(request, &secrets).await {
+            Ok(reply) => reply,
+            Err(error) if page == 1 => return Err(error),
+            Err(error) => return Ok(incomplete(rows, &format!("page {page} could not be read: {error}"))),
+        };
+        let body = reply.json().filter(|_| reply.is_success());
+        let Some((body, found)) = body.as_ref().and_then(|body| Some((body, paging.rows(body)?))) else {
+            if page == 1 {
+                return Ok(Gathered::Other(reply, before.url));
+            }
+            return Ok(incomplete(rows, &format!("page {page} failed with HTTP {}", reply.status)));
+        };
+        // An API that ignores the position returns the same page again.
+        if !found.is_empty() && previous.as_ref() == Some(found) {
+            return Ok(incomplete(rows, &format!("page {page} has the same rows as the page before it")));
+        }
+        previous = Some(found.clone());
+        for row in found {
+            if rows.len() >= limits.rows || rows.bytes() >= limits.bytes {
+                let limit = if rows.len() >= limits.rows { "rows" } else { "bytes" };
+                return Ok(incomplete(
+                    rows,
+                    &format!("the limit of {limit} is reached, so narrow the request"),
+                ));
+            }
+            let wrapped = (!row.is_object()).then(|| serde_json::json!({"value": row}));
+            rows.push(wrapped.as_ref().unwrap_or(row))?;
+        }
+        let next = match paging.next(page, &reply, body, found, &before.url, &arguments) {
+            Ok(Some(next)) => next,
+            Ok(None) => break,
+            Err(reason) => return Ok(incomplete(rows, reason)),
+        };
+        if page >= limits.pages {
+            let reason = format!("the limit of {} pages is reached, so narrow the request", limits.pages);
+            return Ok(incomplete(rows, &reason));
+        }
+        request = match next {
+            Next::Url(next) if next.origin() != template.server.origin() => {
+                return Ok(incomplete(rows, "the next page is on another host"));
+            }
+            Next::Url(next) if next == before.url => break,
+            Next::Url(next) => Request { url: next, ..before },
+            Next::Arguments(next) => {
+                arguments = next;
+                template.fill(&arguments).map_err(antiphon::Error::tool)?
+            }
+        };
+    }
+    Ok(Gathered::Rows { rows, note: None })
+}
+
+fn incomplete(rows: Rows, reason: &str) -> Gathered {
+    Gathered::Rows { rows, note: Some(format!("The result set can be incomplete: {reason}.")) }
+}
+
+/// Returns the URL with `rel="next"` of a header `Link`.
+fn next_link(header: &str) -> Option<&str> {
+    header.split('<').skip(1).find_map(|part| {
+        let (url, rest) = part.split_once('>')?;
+        let is_next = rest.split([';', ',']).any(|parameter| {
+            let parameter = parameter.trim().to_ascii_lowercase();
+            let relations = parameter.strip_prefix("rel=").map(|value| value.trim_matches('"').to_owned());
+            relations.is_some_and(|relations| relations.split_whitespace().any(|relation| relation == "next"))
+        });
+        is_next.then_some(url)
+    })
+}
+
+/// Finds the rows of a response: a list, or an object with one list.
+fn rows_at(document: &Document, schema: &Value, depth: usize) -> Option<RowsAt> {
+    let schema = document.resolve(schema)?;
+    if is_list(schema) {
+        return Some(RowsAt::List);
+    }
+    let mut lists: Vec<String> = Vec::new();
+    let properties = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
+    for (name, property) in properties {
+        if document.resolve(property).is_some_and(is_list) {
+            lists.push(name.clone());
+        }
+    }
+    if depth < 4 {
+        for part in schema.get("allOf").and_then(Value::as_array).into_iter().flatten() {
+            if let Some(RowsAt::Field(name)) = rows_at(document, part, depth + 1) {
+                lists.push(name);
+            }
+        }
+    }
+    lists.dedup();
+    let usual = ["data", "items", "results", "records", "values", "entries", "rows"];
+    let usual =
+        usual.iter().find(|name| lists.iter().any(|list| list == *name)).map(|name| (*name).to_owned());
+    match (lists.len(), usual) {
+        (1, _) => lists.pop().map(RowsAt::Field),
+        (_, Some(name)) => Some(RowsAt::Field(name)),
+        _ => None,
+    }
+}
+
+/// Returns whether a schema has a property at a path of names.
+fn declares(document: &Document, schema: &Value, names: &[&str], depth: usize) -> bool {
+    let Some((first, rest)) = names.split_first() else { return true };
+    let Some(schema) = document.resolve(schema) else { return false };
+    let property = schema.get("properties").and_then(|properties| properties.get(*first));
+    let parts = schema.get("allOf").and_then(Value::as_array).filter(|_| depth < 4);
+    property.is_some_and(|property| declares(document, property, rest, depth))
+        || parts.into_iter().flatten().any(|part| declares(document, part, names, depth + 1))
+}
+
+/// Returns whether a value is the cursor of a next page. APIs write its absence as null, an empty text or 0.
+fn is_cursor(value: &Value) -> bool {
+    match value {
+        Value::String(text) => !text.is_empty(),
+        Value::Number(number) => number.as_u64() != Some(0),
+        _ => false,
+    }
+}
+
+fn is_list(schema: &Value) -> bool {
+    match schema.get("type") {
+        Some(Value::String(kind)) => kind == "array",
+        Some(Value::Array(kinds)) => kinds.contains(&"array".into()),
+        _ => schema.get("items").is_some(),
+    }
+}
+
+fn is_one_of(parameter: &Parameter, names: &[&str]) -> bool {
+    let name = parameter.wire.to_ascii_lowercase();
+    parameter.place == Place::Query && names.contains(&name.as_str())
+}
+
+fn position(document: &Document, found: &Found<'_>, parameters: &[Parameter]) -> Option<Position> {
+    let is_number = |parameter: &Parameter| {
+        let kind =
+            schema_of(document, found, &parameter.wire).and_then(|schema| schema.get("type")?.as_str());
+        matches!(kind, Some("integer" | "number"))
+    };
+    let find = |names: &[&str]| parameters.iter().find(|parameter| is_one_of(parameter, names));
+    let pages = ["page", "page_number", "pagenumber", "page_num"];
+    if let Some(page) = find(&pages).filter(|page| is_number(page)) {
+        let schema = schema_of(document, found, &page.wire);
+        let number = |keyword: &str| schema.and_then(|schema| schema.get(keyword)?.as_u64());
+        let first = number("default").or_else(|| number("minimum")).unwrap_or(1);
+        return Some(Position::Page { argument: page.argument.clone(), first });
+    }
+    if let Some(offset) = find(&["offset", "skip", "startat"]).filter(|offset| is_number(offset)) {
+        return Some(Position::Offset(offset.argument.clone()));
+    }
+    if let Some(after) = find(&["starting_after"]) {
+        return Some(Position::After(after.argument.clone()));
+    }
+    let cursor = find(&CURSORS).or_else(|| find(&["offset", "page"]))?;
+    Some(Position::Cursor(cursor.argument.clone()))
+}
+
+/// Returns the schema of a query parameter.
+fn schema_of<'a>(document: &'a Document, found: &Found<'a>, name: &str) -> Option<&'a Value> {
+    let lists = [found.operation.get("parameters"), found.item.get("parameters")];
+    let mut parameters = lists.into_iter().flatten().filter_map(Value::as_array).flatten();
+    let parameter = parameters.find_map(|parameter| {
+        let parameter = document.resolve(parameter)?;
+        let is_it =
+            parameter.get("name")?.as_str() == Some(name) && parameter.get("in")?.as_str() == Some("query");
+        is_it.then_some(parameter)
+    })?;
+    document.resolve(parameter.get("schema")?)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_next_link_is_found_among_others() {
+        let header = r#"<https://a/?page=1>; rel="prev", <https://a/?page=3>; title="x"; rel="next last""#;
+        assert_eq!(next_link(header), Some("https://a/?page=3"));
+        assert_eq!(next_link("<https://a/?page=9>; rel=next"), Some("https://a/?page=9"));
+        assert_eq!(next_link(r#"<https://a/>; rel="last""#), None);
+    }
+
+    #[test]
+    fn the_list_of_a_response_is_found() {
+        let document = Document::new(json!({"openapi": "3.0.0", "components": {"schemas": {
+            "Pets": {"type": "array", "items": {}},
+            "Page": {"type": "object", "properties": {"items": {"$ref": "#/components/schemas/Pets"}, "total": {"type": "integer"}}},
+            "Two": {"properties": {"a": {"type": "array"}, "b": {"type": "array"}}},
+            "All": {"allOf": [{"$ref": "#/components/schemas/Page"}, {"properties": {"errors": {"type": "array"}}}]},
+        }}}))
+        .unwrap();
+        let found =
+            |name: &str| rows_at(&document, &json!({"$ref": format!("#/components/schemas/{name}")}), 0);
+        assert_eq!(found("Pets"), Some(RowsAt::List));
+        assert_eq!(found("Page"), Some(RowsAt::Field("items".into())));
+        assert_eq!(found("Two"), None);
+        assert_eq!(found("All"), Some(RowsAt::Field("items".into())));
+    }
+}

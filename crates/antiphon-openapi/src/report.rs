@@ -1,0 +1,82 @@
+//! The report about a conversion.
+
+use std::fmt;
+
+use antiphon::Tool;
+
+/// The tools of a document, and the report about them.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct OpenApiTools {
+    /// The tools, in the order of the document.
+    pub tools: Vec<Tool>,
+    /// The operations that became tools, those that did not, and the differences between the document and the tools.
+    pub report: Report,
+}
+
+/// The report about a conversion. Its `Display` form has one line for each refused operation and each warning.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Report {
+    /// The operations that became tools.
+    pub converted: Vec<Converted>,
+    /// The operations that cannot become tools.
+    pub refused: Vec<Refused>,
+    /// The parts of the document that the tools do not have.
+    pub warnings: Vec<Warning>,
+    /// How many operations the selection omits.
+    pub omitted: usize,
+}
+
+/// One converted operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Converted {
+    /// The name of the tool.
+    pub tool: String,
+    /// The method and the path, for example `GET /pets`.
+    pub operation: String,
+    /// Whether the tool answers with a result set.
+    pub has_result_set: bool,
+}
+
+/// An operation that cannot become a tool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Refused {
+    /// The method and the path, for example `POST /files`. Only the path, if the document does not contain the
+    /// operations of the path.
+    pub operation: String,
+    /// The reason.
+    pub reason: String,
+}
+
+/// A part of an operation that the tool does not have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Warning {
+    /// The method and the path, for example `GET /pets`.
+    pub operation: String,
+    /// The part, and the consequence.
+    pub text: String,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { converted, refused, warnings, omitted } = self;
+        writeln!(
+            f,
+            "{} operations converted, {} refused, {omitted} not selected, {} warnings",
+            converted.len(),
+            refused.len(),
+            warnings.len()
+        )?;
+        for Refused { operation, reason } in refused {
+            writeln!(f, "refused {operation}: {reason}")?;
+        }
+        for Warning { operation, text } in warnings {
+            writeln!(f, "warning {operation}: {text}")?;
+        }
+        Ok(())
+    }
+}

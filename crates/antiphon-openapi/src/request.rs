@@ -1,0 +1,526 @@
+//! Builds the HTTP request of a call: where each argument goes, and how it is written.
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use serde_json::{Map, Value};
+use url::Url;
+
+/// The name of the header with which an API recognizes a repeated request.
+pub(crate) const IDEMPOTENCY_KEY: &str = "idempotency-key";
+
+/// All characters that RFC 3986 does not call unreserved are encoded.
+pub(crate) const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// The characters that `allowReserved` leaves as they are, except those that would end the value.
+const RESERVED: &AsciiSet = &ENCODED
+    .remove(b':')
+    .remove(b'/')
+    .remove(b'?')
+    .remove(b'@')
+    .remove(b'!')
+    .remove(b'$')
+    .remove(b'\'')
+    .remove(b'(')
+    .remove(b')')
+    .remove(b'*')
+    .remove(b',')
+    .remove(b';');
+
+/// The request of an operation, without arguments and credentials.
+#[derive(Clone, Debug)]
+pub(crate) struct Template {
+    pub(crate) method: Method,
+    /// The path with its variables: `/pets/{petId}`.
+    pub(crate) path: String,
+    /// The URL to which the path is added.
+    pub(crate) server: Url,
+    pub(crate) parameters: Vec<Parameter>,
+    pub(crate) body: Option<Body>,
+    /// The media types of the answer.
+    pub(crate) accept: String,
+}
+
+/// A parameter of an operation.
+#[derive(Clone, Debug)]
+pub(crate) struct Parameter {
+    /// The name in the arguments of the tool.
+    pub(crate) argument: String,
+    /// The name in the request.
+    pub(crate) wire: String,
+    pub(crate) place: Place,
+    pub(crate) style: Style,
+    pub(crate) explode: bool,
+    pub(crate) allow_reserved: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Path,
+    Query,
+    Header,
+    Cookie,
+}
+
+impl Place {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Path => "path",
+            Self::Query => "query",
+            Self::Header => "header",
+            Self::Cookie => "cookie",
+        }
+    }
+}
+
+/// How a value becomes text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Style {
+    Simple,
+    Label,
+    Matrix,
+    Form,
+    SpaceDelimited,
+    PipeDelimited,
+    DeepObject,
+    /// A parameter with `content`.
+    Json,
+}
+
+/// The body of a request.
+#[derive(Clone, Debug)]
+pub(crate) struct Body {
+    pub(crate) media_type: String,
+    pub(crate) kind: BodyKind,
+    pub(crate) source: BodySource,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum BodyKind {
+    Json,
+    /// Fields with the style that the document gives to some of them.
+    Form(Vec<(String, Style, bool)>),
+    Text,
+}
+
+/// The arguments that become the body.
+#[derive(Clone, Debug)]
+pub(crate) enum BodySource {
+    /// One argument is the body.
+    Argument(String),
+    /// Each of these fields of the body is an argument.
+    Fields { fields: Vec<String>, required: bool },
+}
+
+/// A request before credentials are added.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    pub(crate) method: Method,
+    pub(crate) url: Url,
+    pub(crate) headers: HeaderMap,
+    /// The cookies, which credentials can add to.
+    pub(crate) cookies: Vec<String>,
+    pub(crate) body: Option<Vec<u8>>,
+}
+
+impl Request {
+    /// Returns whether the request can be sent again if its outcome is unknown.
+    pub(crate) fn can_repeat(&self) -> bool {
+        self.method.is_safe() || self.headers.contains_key(IDEMPOTENCY_KEY)
+    }
+}
+
+impl Template {
+    /// Creates the request of a call. The error is a text for the model.
+    pub(crate) fn fill(&self, arguments: &Map<String, Value>) -> Result<Request, String> {
+        let mut path = self.path.clone();
+        let mut query = Vec::new();
+        let mut headers = HeaderMap::new();
+        let mut cookies = Vec::new();
+        if let Ok(accept) = HeaderValue::from_str(&self.accept) {
+            headers.insert(header::ACCEPT, accept);
+        }
+        for parameter in &self.parameters {
+            let Some(value) = arguments.get(&parameter.argument) else { continue };
+            match parameter.place {
+                Place::Path => {
+                    let text = parameter.in_path(value)?;
+                    path = path.replace(&format!("{{{}}}", parameter.wire), &text);
+                }
+                Place::Query => query.extend(parameter.pairs(value)?),
+                Place::Header => {
+                    let text = parameter.joined(value)?;
+                    let name = HeaderName::from_bytes(parameter.wire.as_bytes());
+                    let value = HeaderValue::from_str(&text);
+                    let (Ok(name), Ok(value)) = (name, value) else {
+                        return Err(format!(
+                            "`{}` cannot be sent in a header: use visible ASCII characters",
+                            parameter.argument
+                        ));
+                    };
+                    headers.insert(name, value);
+                }
+                Place::Cookie => cookies.extend(parameter.pairs(value)?),
+            }
+        }
+        let body = match &self.body {
+            Some(body) => body.bytes(arguments)?,
+            None => None,
+        };
+        if let (Some(_), Some(template)) = (&body, &self.body) {
+            let value = HeaderValue::from_str(&template.media_type);
+            headers
+                .insert(header::CONTENT_TYPE, value.unwrap_or(HeaderValue::from_static("application/json")));
+        }
+        let url = self.url(&path, &query)?;
+        Ok(Request { method: self.method.clone(), url, headers, cookies, body })
+    }
+
+    /// Adds the path to the URL of the server. Arguments cannot leave the path of the server.
+    fn url(&self, path: &str, query: &[String]) -> Result<Url, String> {
+        if let Some(start) = path.find('{') {
+            let name: String = path[start + 1..].chars().take_while(|character| *character != '}').collect();
+            return Err(format!("the path parameter `{name}` is missing"));
+        }
+        if has_dot_segment(path) {
+            return Err("a path parameter must not contain a segment `.` or `..`".to_owned());
+        }
+        let mut url = self.server.clone();
+        let base = url.path().trim_end_matches('/').to_owned();
+        url.set_path(&format!("{base}/{}", path.trim_start_matches('/')));
+        let mut all: Vec<&str> = url.query().into_iter().filter(|query| !query.is_empty()).collect();
+        all.extend(query.iter().map(String::as_str));
+        let all = all.join("&");
+        url.set_query((!all.is_empty()).then_some(&all));
+        url.set_fragment(None);
+        Ok(url)
+    }
+}
+
+impl Parameter {
+    fn encoded(&self, text: &str) -> String {
+        let set = if self.allow_reserved { RESERVED } else { ENCODED };
+        utf8_percent_encode(text, set).to_string()
+    }
+
+    /// Returns the text of a path parameter.
+    fn in_path(&self, value: &Value) -> Result<String, String> {
+        let name = self.encoded(&self.wire);
+        let text = match (self.style, value) {
+            (Style::Json, value) => self.encoded(&value.to_string()),
+            (Style::Label, Value::Array(_) | Value::Object(_)) => {
+                format!(".{}", self.parts(value)?.join(if self.explode { "." } else { "," }))
+            }
+            (Style::Label, value) => format!(".{}", self.encoded(&plain(value))),
+            (Style::Matrix, Value::Array(items)) if self.explode => {
+                let items = items.iter().map(|item| format!("{name}={}", self.encoded(&plain(item))));
+                format!(";{}", items.collect::<Vec<_>>().join(";"))
+            }
+            (Style::Matrix, Value::Object(_)) if self.explode => format!(";{}", self.parts(value)?.join(";")),
+            (Style::Matrix, Value::Array(_) | Value::Object(_)) => {
+                format!(";{name}={}", self.parts(value)?.join(","))
+            }
+            (Style::Matrix, value) => format!(";{name}={}", self.encoded(&plain(value))),
+            (_, Value::Array(_) | Value::Object(_)) => self.parts(value)?.join(","),
+            (_, value) => self.encoded(&plain(value)),
+        };
+        if text.is_empty() {
+            return Err(format!("the path parameter `{}` must not be empty", self.argument));
+        }
+        Ok(text)
+    }
+
+    /// Returns the items of a list, or the members of an object as `name,value` or `name=value`. All are encoded.
+    fn parts(&self, value: &Value) -> Result<Vec<String>, String> {
+        match value {
+            Value::Array(items) => items.iter().map(|item| Ok(self.encoded(&self.scalar(item)?))).collect(),
+            Value::Object(members) => {
+                let mut parts = Vec::new();
+                for (name, member) in members {
+                    let (name, member) = (self.encoded(name), self.encoded(&self.scalar(member)?));
+                    if self.explode {
+                        parts.push(format!("{name}={member}"));
+                    } else {
+                        parts.extend([name, member]);
+                    }
+                }
+                Ok(parts)
+            }
+            other => Ok(vec![self.encoded(&plain(other))]),
+        }
+    }
+
+    fn scalar(&self, value: &Value) -> Result<String, String> {
+        if value.is_array() || value.is_object() {
+            return Err(format!(
+                "`{}` cannot be sent: the API has no form for lists or objects inside this parameter",
+                self.argument
+            ));
+        }
+        Ok(plain(value))
+    }
+
+    /// Returns the text of a header, which is not encoded.
+    fn joined(&self, value: &Value) -> Result<String, String> {
+        match value {
+            _ if self.style == Style::Json => Ok(value.to_string()),
+            Value::Array(items) => {
+                let items: Result<Vec<String>, String> = items.iter().map(|item| self.scalar(item)).collect();
+                Ok(items?.join(","))
+            }
+            Value::Object(members) => {
+                let separator = if self.explode { "=" } else { "," };
+                let members: Result<Vec<String>, String> = members
+                    .iter()
+                    .map(|(name, member)| Ok(format!("{name}{separator}{}", self.scalar(member)?)))
+                    .collect();
+                Ok(members?.join(","))
+            }
+            other => Ok(plain(other)),
+        }
+    }
+
+    /// Returns the encoded `name=value` pairs of a query, a form or the cookies.
+    fn pairs(&self, value: &Value) -> Result<Vec<String>, String> {
+        let name = utf8_percent_encode(&self.wire, ENCODED).to_string();
+        Ok(match (self.style, value) {
+            (Style::Json, value) => vec![format!("{name}={}", self.encoded(&value.to_string()))],
+            (Style::DeepObject, Value::Array(_) | Value::Object(_)) => {
+                let mut pairs = Vec::new();
+                self.deep(&name, value, &mut pairs);
+                pairs
+            }
+            (Style::SpaceDelimited, Value::Array(_) | Value::Object(_)) if !self.explode => {
+                vec![format!("{name}={}", self.parts(value)?.join("%20"))]
+            }
+            (Style::PipeDelimited, Value::Array(_) | Value::Object(_)) if !self.explode => {
+                vec![format!("{name}={}", self.parts(value)?.join("%7C"))]
+            }
+            (_, Value::Array(items)) if self.explode => {
+                let pairs: Result<Vec<String>, String> = items
+                    .iter()
+                    .map(|item| Ok(format!("{name}={}", self.encoded(&self.scalar(item)?))))
+                    .collect();
+                pairs?
+            }
+            (_, Value::Object(_)) if self.explode => self.parts(value)?,
+            (_, Value::Array(_) | Value::Object(_)) => {
+                vec![format!("{name}={}", self.parts(value)?.join(","))]
+            }
+            (_, value) => vec![format!("{name}={}", self.encoded(&plain(value)))],
+        })
+    }
+
+    /// Adds `name[member]=value` pairs. Lists inside have indexes, as no specification defines their form.
+    fn deep(&self, name: &str, value: &Value, pairs: &mut Vec<String>) {
+        match value {
+            Value::Object(members) => {
+                for (member, value) in members {
+                    self.deep(&format!("{name}[{}]", self.encoded(member)), value, pairs);
+                }
+            }
+            Value::Array(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    self.deep(&format!("{name}[{index}]"), item, pairs);
+                }
+            }
+            value => pairs.push(format!("{name}={}", self.encoded(&plain(value)))),
+        }
+    }
+}
+
+impl Body {
+    /// Returns the bytes of the body, or `None` if the arguments have no body.
+    fn bytes(&self, arguments: &Map<String, Value>) -> Result<Option<Vec<u8>>, String> {
+        let value = match &self.source {
+            BodySource::Argument(name) => match arguments.get(name) {
+                Some(value) => value.clone(),
+                None => return Ok(None),
+            },
+            BodySource::Fields { fields, required } => {
+                let present =
+                    fields.iter().filter_map(|name| Some((name.clone(), arguments.get(name)?.clone())));
+                let present: Map<String, Value> = present.collect();
+                if present.is_empty() && !required {
+                    return Ok(None);
+                }
+                Value::Object(present)
+            }
+        };
+        Ok(Some(match &self.kind {
+            BodyKind::Json => value.to_string().into_bytes(),
+            BodyKind::Text => plain(&value).into_bytes(),
+            BodyKind::Form(styles) => form(&value, styles)?.into_bytes(),
+        }))
+    }
+}
+
+/// Returns whether a path has a segment `.` or `..`, also after its escapes are decoded: proxies decode `%2F`, some of
+/// them more than once, and some servers ignore the part of a segment after `;`.
+fn has_dot_segment(path: &str) -> bool {
+    let mut path = path.to_owned();
+    loop {
+        let is_dots = |segment: &str| matches!(segment.split(';').next(), Some("." | ".."));
+        if path.split(['/', '\\']).any(is_dots) {
+            return true;
+        }
+        let decoded = percent_decode_str(&path).decode_utf8_lossy().into_owned();
+        if decoded == path {
+            return false;
+        }
+        path = decoded;
+    }
+}
+
+/// Returns the body of a form. Without a style, lists repeat the name of the field and objects are JSON.
+fn form(value: &Value, styles: &[(String, Style, bool)]) -> Result<String, String> {
+    let Value::Object(fields) = value else { return Err("the body of a form must be an object".to_owned()) };
+    let mut pairs = Vec::new();
+    for (name, value) in fields {
+        let declared = styles.iter().find(|(field, _, _)| field == name);
+        let (style, explode) = match (declared, value) {
+            (Some((_, style, explode)), _) => (*style, *explode),
+            (None, Value::Object(_)) => (Style::Json, false),
+            (None, Value::Array(items)) if items.iter().any(|item| item.is_array() || item.is_object()) => {
+                (Style::Json, false)
+            }
+            (None, _) => (Style::Form, true),
+        };
+        let field = Parameter {
+            argument: name.clone(),
+            wire: name.clone(),
+            place: Place::Query,
+            style,
+            explode,
+            allow_reserved: false,
+        };
+        pairs.extend(field.pairs(value)?);
+    }
+    Ok(pairs.join("&"))
+}
+
+/// Returns a value as text: a string without quotes, any other value as JSON, and null as an empty text.
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn parameter(place: Place, style: Style, explode: bool) -> Parameter {
+        let (argument, wire) = ("color".to_owned(), "color".to_owned());
+        Parameter { argument, wire, place, style, explode, allow_reserved: false }
+    }
+
+    fn template(path: &str, parameters: Vec<Parameter>) -> Template {
+        Template {
+            method: Method::GET,
+            path: path.to_owned(),
+            server: Url::parse("https://api.example.com/v1/").unwrap(),
+            parameters,
+            body: None,
+            accept: "application/json".to_owned(),
+        }
+    }
+
+    fn arguments(value: &Value) -> Map<String, Value> {
+        json!({"color": value}).as_object().unwrap().clone()
+    }
+
+    /// The examples of the specification, in its table of styles.
+    #[test]
+    fn styles_are_those_of_the_specification() {
+        let list = json!(["blue", "black", "brown"]);
+        let object = json!({"R": 100, "G": 200, "B": 150});
+        for (style, explode, of_text, of_list, of_object) in [
+            (Style::Simple, false, "blue", "blue,black,brown", "R,100,G,200,B,150"),
+            (Style::Simple, true, "blue", "blue,black,brown", "R=100,G=200,B=150"),
+            (Style::Label, false, ".blue", ".blue,black,brown", ".R,100,G,200,B,150"),
+            (Style::Label, true, ".blue", ".blue.black.brown", ".R=100.G=200.B=150"),
+            (Style::Matrix, false, ";color=blue", ";color=blue,black,brown", ";color=R,100,G,200,B,150"),
+            (Style::Matrix, true, ";color=blue", ";color=blue;color=black;color=brown", ";R=100;G=200;B=150"),
+        ] {
+            let parameter = parameter(Place::Path, style, explode);
+            assert_eq!(parameter.in_path(&json!("blue")).unwrap(), of_text);
+            assert_eq!(parameter.in_path(&list).unwrap(), of_list);
+            assert_eq!(parameter.in_path(&object).unwrap(), of_object);
+        }
+        for (style, explode, of_list, of_object) in [
+            (Style::Form, false, "color=blue,black,brown", "color=R,100,G,200,B,150"),
+            (Style::Form, true, "color=blue&color=black&color=brown", "R=100&G=200&B=150"),
+            (Style::SpaceDelimited, false, "color=blue%20black%20brown", "color=R%20100%20G%20200%20B%20150"),
+            (Style::PipeDelimited, false, "color=blue%7Cblack%7Cbrown", "color=R%7C100%7CG%7C200%7CB%7C150"),
+            (
+                Style::DeepObject,
+                true,
+                "color[0]=blue&color[1]=black&color[2]=brown",
+                "color[R]=100&color[G]=200&color[B]=150",
+            ),
+        ] {
+            let parameter = parameter(Place::Query, style, explode);
+            assert_eq!(parameter.pairs(&list).unwrap().join("&"), of_list);
+            assert_eq!(parameter.pairs(&object).unwrap().join("&"), of_object);
+        }
+        let header = parameter(Place::Header, Style::Simple, false);
+        assert_eq!(header.joined(&list).unwrap(), "blue,black,brown");
+        assert_eq!(header.joined(&object).unwrap(), "R,100,G,200,B,150");
+    }
+
+    #[test]
+    fn arguments_cannot_leave_the_server_and_its_path() {
+        let template = template("/colors/{color}", vec![parameter(Place::Path, Style::Simple, false)]);
+        for (value, path) in [
+            ("a/b..c/...", "/v1/colors/a%2Fb..c%2F..."),
+            ("a?b#c", "/v1/colors/a%3Fb%23c"),
+            ("\\\\evil.example", "/v1/colors/%5C%5Cevil.example"),
+            ("@evil.example", "/v1/colors/%40evil.example"),
+            ("100%", "/v1/colors/100%25"),
+            ("{color}", "/v1/colors/%7Bcolor%7D"),
+        ] {
+            let request = template.fill(&arguments(&json!(value))).unwrap();
+            assert_eq!(request.url.path(), path);
+            assert_eq!(request.url.host_str(), Some("api.example.com"));
+        }
+        for value in [
+            json!(""),
+            json!([]),
+            json!("."),
+            json!(".."),
+            json!("%2e%2e"),
+            json!("../../admin"),
+            json!("a/../../b"),
+            json!("a/.."),
+            json!("..\\admin"),
+            json!("..;/admin"),
+            json!("..%2fadmin"),
+            json!("..%252fadmin"),
+            json!(["../admin", "b"]),
+        ] {
+            assert!(template.fill(&arguments(&value)).is_err(), "{value}");
+        }
+        assert!(template.fill(&Map::new()).unwrap_err().contains("`color` is missing"));
+    }
+
+    #[test]
+    fn header_values_cannot_contain_line_breaks() {
+        let template = template("/", vec![parameter(Place::Header, Style::Simple, false)]);
+        assert!(template.fill(&arguments(&json!("a\r\nx-admin: 1"))).is_err());
+        let request = template.fill(&arguments(&json!("blue"))).unwrap();
+        assert_eq!(request.headers["color"], "blue");
+    }
+
+    #[test]
+    fn forms_have_the_style_of_each_field() {
+        let styles = [("metadata".to_owned(), Style::DeepObject, true)];
+        let body =
+            json!({"metadata": {"a b": 1}, "tags": ["x", "y"], "card": {"number": 4}, "note": "a&b=c"});
+        let written = form(&body, &styles).unwrap();
+        assert_eq!(written, "metadata[a%20b]=1&tags=x&tags=y&card=%7B%22number%22%3A4%7D&note=a%26b%3Dc");
+    }
+}

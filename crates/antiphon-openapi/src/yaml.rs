@@ -1,0 +1,72 @@
+//! Reads YAML as JSON.
+
+use serde_json::{Map, Number, Value};
+use yaml_rust2::{Yaml, YamlLoader};
+
+use crate::error::{Error, Result};
+
+/// The deepest nesting, which is that of the JSON parser.
+const MAX_DEPTH: usize = 128;
+
+/// Reads the first YAML document of a text.
+pub(crate) fn parse(text: &str) -> Result<Value> {
+    let documents = YamlLoader::load_from_str(text).map_err(|error| Error::Yaml(error.to_string()))?;
+    let document = documents.first().ok_or_else(|| Error::Yaml("the text is empty".to_owned()))?;
+    json(document, 0)
+}
+
+fn json(yaml: &Yaml, depth: usize) -> Result<Value> {
+    if depth > MAX_DEPTH {
+        return Err(Error::Yaml(format!("it is nested deeper than {MAX_DEPTH} levels")));
+    }
+    Ok(match yaml {
+        Yaml::Null => Value::Null,
+        Yaml::Boolean(value) => Value::Bool(*value),
+        Yaml::Integer(value) => Value::from(*value),
+        Yaml::Real(text) => {
+            // `.inf` and `.nan` have no form in JSON.
+            let number = text.parse().ok().and_then(Number::from_f64);
+            number.map_or_else(|| Value::String(text.clone()), Value::Number)
+        }
+        Yaml::String(text) => Value::String(text.clone()),
+        Yaml::Array(items) => {
+            Value::Array(items.iter().map(|item| json(item, depth + 1)).collect::<Result<_>>()?)
+        }
+        Yaml::Hash(members) => {
+            let mut object = Map::new();
+            for (name, value) in members {
+                object.insert(key(name)?, json(value, depth + 1)?);
+            }
+            Value::Object(object)
+        }
+        Yaml::Alias(_) | Yaml::BadValue => {
+            return Err(Error::Yaml("it has an alias without an anchor".to_owned()));
+        }
+    })
+}
+
+/// Returns the key of a mapping. The status codes of responses are numbers.
+fn key(yaml: &Yaml) -> Result<String> {
+    match yaml {
+        Yaml::String(text) | Yaml::Real(text) => Ok(text.clone()),
+        Yaml::Integer(number) => Ok(number.to_string()),
+        Yaml::Boolean(value) => Ok(value.to_string()),
+        _ => Err(Error::Yaml("a key is a list or a mapping".to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn yaml_becomes_json() {
+        let text = "a: &x [1, 2.5, yes, null, 'no']\nb: *x\n200: ok\n";
+        let expected = json!([1, 2.5, "yes", null, "no"]);
+        assert_eq!(parse(text).unwrap(), json!({"a": expected, "b": expected, "200": "ok"}));
+        assert!(matches!(parse("a: [").unwrap_err(), Error::Yaml(_)));
+        assert!(matches!(parse("").unwrap_err(), Error::Yaml(_)));
+    }
+}

@@ -1,0 +1,81 @@
+//! The settings for result sets.
+
+use antiphon_results::{DualResponseServer, Owner};
+
+use super::ServerBuilder;
+use crate::{
+    registry::Registry,
+    results::{ResultTools, Results, is_attached},
+};
+
+impl ServerBuilder {
+    /// Sets the store for result sets. [`Ctx::dual_response`](crate::Ctx::dual_response) creates result sets in this
+    /// store. Clients can read the links of result sets (`resource://…`) as MCP resources, within size limits.
+    ///
+    /// Applications fetch all rows over HTTP. `results.router()` returns the HTTP routes for these rows, with the
+    /// feature `rest` of `antiphon-results`. Merge the HTTP routes into the application that serves MCP.
+    ///
+    /// A result set belongs to the principal of its caller, from [`with_principal`](Self::with_principal) or
+    /// from the server's authentication.
+    pub fn with_results(self, results: DualResponseServer) -> Self {
+        self.with_results_for(results, |principal| Owner::principal(principal))
+    }
+
+    /// Sets the store for result sets, for a server with several tenants. `owner` converts a principal into the owner
+    /// of its result sets, for example into its tenant. See [`with_results`](Self::with_results).
+    pub fn with_results_for(
+        mut self,
+        results: DualResponseServer,
+        owner: impl Fn(&str) -> Owner + Send + Sync + 'static,
+    ) -> Self {
+        self.outer_settings.insert("with_results");
+        let results = Results::new(results, owner);
+        let template = results.template();
+        self.with_state(results).resource_template(template)
+    }
+
+    /// Adds tools with which models query result sets, and a viewer in which users see result sets.
+    ///
+    /// You must also call [`with_results`](Self::with_results), before or after this method. Queries, and the column
+    /// details in the viewer, work only for result sets with saved rows. To save rows, use `Source::snapshot`, and set
+    /// a storage with `DualResponseServerOptions::with_snapshots`.
+    pub fn with_result_tools(mut self, tools: ResultTools) -> Self {
+        self.outer_settings.insert("with_result_tools");
+        self.with_state(tools)
+    }
+
+    /// Adds the tools and the metrics of result sets, after all settings are known.
+    pub(super) fn add_result_tools(mut self) -> Self {
+        if let Some(results) = self.given::<Results>().filter(|_| self.recorder.is_on()) {
+            results.watch(self.recorder.clone());
+        }
+        let tools = self.given::<ResultTools>().cloned();
+        if !tools.as_ref().is_some_and(ResultTools::has_viewer) {
+            self.problems.extend(needs_viewer(&self.registry));
+        }
+        let Some(tools) = tools else { return self };
+        let Some(results) = self.given::<Results>() else {
+            self.problems.push(
+                "result tools are enabled, but the server has no result sets; add them with `ServerBuilder::with_results`".into(),
+            );
+            return self;
+        };
+        let viewer = tools.has_viewer().then(|| results.viewer());
+        self = self.tools(tools.tools());
+        match viewer {
+            Some(viewer) => self.resource(viewer),
+            None => self,
+        }
+    }
+}
+
+/// Returns a problem for each tool that uses the result viewer, for a server that has none.
+pub(in crate::server) fn needs_viewer(registry: &Registry) -> impl Iterator<Item = String> {
+    let shown = registry.tools().iter().filter(|tool| is_attached(tool));
+    shown.map(|tool| {
+        let name = tool.name();
+        format!(
+            "the tool `{name}` uses the result viewer, but the server has none; add it with `ServerBuilder::with_result_tools`"
+        )
+    })
+}

@@ -1,0 +1,461 @@
+//! The test client, its scripted answers, and the harness that uses both.
+
+mod answers;
+mod replicas;
+
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf},
+    task::JoinHandle,
+};
+
+use self::answers::ERROR;
+pub use self::{
+    answers::{Answers, Question},
+    replicas::{Replicas, Report},
+};
+use super::{FormBehavior, HostProfile, Revision};
+use crate::{
+    error::{Error, Result},
+    run::client::Connection,
+    server::Server,
+};
+
+/// A test client in the same process as the server, connected over a byte stream.
+pub struct Client {
+    revision: Revision,
+    capabilities: Value,
+    /// The host that the client behaves like, if any.
+    host: Option<HostProfile>,
+    /// The time after which the client cancels a request, if any.
+    limit: Option<Duration>,
+    answers: Answers,
+    meta: Value,
+    lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
+    writer: WriteHalf<DuplexStream>,
+    next_id: u64,
+    frames: Vec<Frame>,
+    /// The methods of the sent requests, by ID.
+    methods: BTreeMap<u64, String>,
+    max_rounds: u32,
+    serving: JoinHandle<()>,
+}
+
+/// The timeout for a message of the server. Long enough for a loaded machine, short enough for a test.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A request and everything that the server sent for it: the result, questions and notifications.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Talk {
+    /// The result of the request.
+    pub result: Value,
+    /// The questions that the server asked during the request, in order.
+    pub asked: Vec<Question>,
+    /// How many results required input before the final result. Always 0 on MCP 2025-11-25.
+    pub rounds: u32,
+    /// The notifications that the server sent during the request.
+    pub notifications: Vec<Value>,
+}
+
+impl Talk {
+    /// Returns the text of the result: all text blocks, joined with newlines.
+    pub fn text(&self) -> String {
+        let blocks = self.result["content"].as_array().into_iter().flatten();
+        blocks.filter_map(|block| block["text"].as_str()).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Returns whether the result is an error.
+    pub fn is_error(&self) -> bool {
+        self.result["isError"] == true
+    }
+
+    /// Returns the keys of the questions that the server asked, in order.
+    pub fn keys(&self) -> Vec<&str> {
+        self.asked.iter().map(|question| question.key.as_str()).collect()
+    }
+}
+
+/// A JSON-RPC message that the server sent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Frame {
+    /// If the message is a response: the method of the request that it answers.
+    pub method: Option<String>,
+    /// The message as received.
+    pub message: Value,
+}
+
+/// A JSON-RPC error that the server returned.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Failed {
+    /// The error code.
+    pub code: i64,
+    /// The error message.
+    pub message: String,
+    /// The error data.
+    pub data: Value,
+}
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the server answered with error {}: {}", self.code, self.message)
+    }
+}
+
+impl std::error::Error for Failed {}
+
+impl Client {
+    /// Connects to `server` as a client that declares all capabilities, so that it can answer all questions.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the initialization of MCP 2025-11-25 fails.
+    pub async fn connect(server: &Server, revision: Revision) -> Result<Self> {
+        let capabilities = json!({
+            "elicitation": {"form": {}, "url": {}},
+            "sampling": {"tools": {}, "context": {}},
+            "roots": {},
+        });
+        Self::connect_with(server, revision, capabilities).await
+    }
+
+    /// Connects to `server` as a client with these `capabilities`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the initialization of MCP 2025-11-25 fails.
+    pub async fn connect_with(server: &Server, revision: Revision, capabilities: Value) -> Result<Self> {
+        Self::open(server, revision, capabilities, None).await
+    }
+
+    /// Connects to `server` as a client that behaves like `host`.
+    ///
+    /// The client declares the capabilities of the host. The client uses its scripted answers only for forms that the
+    /// host shows. If the profile has a time limit for calls, the client cancels a longer call, and the call fails.
+    /// [`HostProfile::model_view`] and [`HostProfile::app_view`] return the parts of a result that the host passes on.
+    ///
+    /// ```
+    /// use antiphon::{prelude::*, testing::{Client, HostProfile, Revision}};
+    /// use serde_json::json;
+    ///
+    /// # async fn add(_: &Ctx, _: ()) -> Result<String> { Ok("3 rows".to_owned()) }
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let server = Server::builder("rows", "1.0.0").tool(Tool::new("add", "Adds rows", add)).build()?;
+    /// for host in HostProfile::ALL.iter().copied() {
+    ///     let mut client = Client::connect_as(&server, Revision::V2025_11_25, host).await?;
+    ///     let talk = client.call("add", json!({})).await?;
+    ///     assert!(host.model_view(&talk.result).contains("3 rows"), "{}", host.title());
+    /// }
+    /// # Ok::<(), antiphon::Error>(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the initialization of MCP 2025-11-25 fails.
+    pub async fn connect_as(server: &Server, revision: Revision, host: HostProfile) -> Result<Self> {
+        Self::open(server, revision, host.capabilities(revision), Some(host)).await
+    }
+
+    async fn open(
+        server: &Server,
+        revision: Revision,
+        capabilities: Value,
+        host: Option<HostProfile>,
+    ) -> Result<Self> {
+        let (near, far) = tokio::io::duplex(1 << 20);
+        let server = server.clone();
+        let serving = tokio::spawn(async move {
+            // Test clients of a server have the same user, as clients over stdio.
+            let stream = antiphon_transport::legacy_tasks::Lines::server(far);
+            if let Err(error) = server.serve_connection(stream, Connection::only()).await {
+                tracing::debug!(%error, "a test connection ended");
+            }
+        });
+        let (reader, writer) = tokio::io::split(near);
+        let mut client = Self {
+            revision,
+            capabilities,
+            host,
+            limit: host.and_then(HostProfile::gives_up_after),
+            answers: Answers::new(),
+            meta: json!({}),
+            lines: BufReader::new(reader).lines(),
+            writer,
+            next_id: 0,
+            frames: Vec::new(),
+            methods: BTreeMap::new(),
+            max_rounds: 100,
+            serving,
+        };
+        if revision == Revision::V2025_11_25 {
+            let hello = json!({
+                "protocolVersion": revision.as_str(),
+                "capabilities": client.capabilities,
+                "clientInfo": client.about(),
+            });
+            client.request("initialize", hello).await?;
+            client.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await?;
+        }
+        Ok(client)
+    }
+
+    /// Sets the scripted answers. Default: none.
+    #[must_use]
+    pub fn with_answers(mut self, answers: Answers) -> Self {
+        self.answers = answers;
+        self
+    }
+
+    /// Sets the time after which the client cancels a request. Default: the limit of the [`HostProfile`], or none.
+    #[must_use]
+    pub fn with_limit(mut self, limit: Duration) -> Self {
+        self.limit = Some(limit);
+        self
+    }
+
+    /// Sets additional `_meta` entries for every request, for example a progress token or a log level. Default: none.
+    #[must_use]
+    pub fn with_meta(mut self, meta: Value) -> Self {
+        self.meta = meta;
+        self
+    }
+
+    /// Replaces the scripted answers.
+    pub fn set_answers(&mut self, answers: Answers) {
+        self.answers = answers;
+    }
+
+    /// Replaces the additional `_meta` entries for later requests.
+    pub fn set_meta(&mut self, meta: Value) {
+        self.meta = meta;
+    }
+
+    /// Sets the number of rounds after which the client gives up. Real clients also have such a limit. Default: 100.
+    pub fn set_max_rounds(&mut self, rounds: u32) {
+        self.max_rounds = rounds;
+    }
+
+    /// Calls a tool, answers its questions, and returns when the tool has returned.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Failed`] if the server returns a JSON-RPC error.
+    pub async fn call(&mut self, tool: &str, arguments: Value) -> Result<Talk> {
+        self.converse("tools/call", json!({"name": tool, "arguments": arguments})).await
+    }
+
+    /// Sends a request, answers its questions, and returns when the server has returned the final result.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Failed`] if the server returns a JSON-RPC error.
+    pub async fn converse(&mut self, method: &str, params: Value) -> Result<Talk> {
+        let mut talk = Talk { result: Value::Null, asked: Vec::new(), rounds: 0, notifications: Vec::new() };
+        let mut retry = params.clone();
+        loop {
+            let result = self.exchange(method, retry, &mut talk).await?;
+            if result["resultType"] != "input_required" {
+                talk.result = result;
+                return Ok(talk);
+            }
+            talk.rounds += 1;
+            if talk.rounds > self.max_rounds {
+                return Err(Error::tool(format!(
+                    "the server still sends questions after {} rounds",
+                    self.max_rounds
+                )));
+            }
+            retry = params.clone();
+            retry["requestState"] = result["requestState"].clone();
+            retry["inputResponses"] = json!({});
+            for (key, request) in result["inputRequests"].as_object().into_iter().flatten() {
+                let question = Question::new(Some(key), request);
+                let Some(answer) = self.answer(&question)? else {
+                    return Err(Error::tool(format!(
+                        "the call did not finish: the client does not answer the question `{key}`"
+                    )));
+                };
+                if answer.get(ERROR).is_none() {
+                    retry["inputResponses"][key] = answer;
+                }
+                talk.asked.push(question);
+            }
+        }
+    }
+
+    /// Sends one request and returns its result. If the result requires input, this method returns the result without
+    /// answering the questions.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Failed`] if the server returns a JSON-RPC error.
+    pub async fn request(&mut self, method: &str, params: Value) -> Result<Value> {
+        let mut talk = Talk { result: Value::Null, asked: Vec::new(), rounds: 0, notifications: Vec::new() };
+        self.exchange(method, params, &mut talk).await
+    }
+
+    /// Returns all messages that the server has sent, in order.
+    pub fn frames(&self) -> &[Frame] {
+        &self.frames
+    }
+
+    /// Returns the protocol revision that the client uses.
+    pub fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    /// Sends a line of text to the server unchanged, and returns the next message of the server.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the connection is closed, or if no message arrives within 30 seconds.
+    pub async fn send_raw(&mut self, line: &str) -> Result<Value> {
+        self.writer.write_all(line.as_bytes()).await?;
+        self.writer.write_all(b"\n").await?;
+        self.receive().await
+    }
+
+    /// Waits for the next notification that the server sends outside of a request.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the connection is closed, or if no message arrives within 30 seconds.
+    pub async fn notification(&mut self) -> Result<Value> {
+        loop {
+            let message = self.receive().await?;
+            if message.get("method").is_some() && message.get("id").is_none() {
+                return Ok(message);
+            }
+        }
+    }
+
+    /// Sends a request without waiting for its result. Returns the request's ID.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the connection is closed.
+    pub async fn start(&mut self, method: &str, mut params: Value) -> Result<u64> {
+        self.next_id += 1;
+        let id = self.next_id;
+        let meta = &mut params["_meta"];
+        if let Value::Object(extra) = &self.meta {
+            for (key, value) in extra {
+                meta[key] = value.clone();
+            }
+        }
+        if self.revision == Revision::V2026_07_28 {
+            meta["io.modelcontextprotocol/protocolVersion"] = self.revision.as_str().into();
+            meta["io.modelcontextprotocol/clientCapabilities"] = self.capabilities.clone();
+            meta["io.modelcontextprotocol/clientInfo"] = self.about();
+        }
+        if meta.is_null() {
+            params.as_object_mut().map(|params| params.remove("_meta"));
+        }
+        self.methods.insert(id, method.to_owned());
+        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})).await?;
+        Ok(id)
+    }
+
+    /// Sends a notification to the server.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the connection is closed.
+    pub async fn notify(&mut self, method: &str, params: Value) -> Result<()> {
+        self.send(&json!({"jsonrpc": "2.0", "method": method, "params": params})).await
+    }
+
+    fn about(&self) -> Value {
+        let name = self.host.map_or("antiphon-testing", HostProfile::name);
+        json!({"name": name, "version": env!("CARGO_PKG_VERSION")})
+    }
+
+    /// Returns the answer to a question, or `None` if the host does not answer it.
+    fn answer(&mut self, question: &Question) -> Result<Option<Value>> {
+        let is_form = question.method == "elicitation/create" && question.params["mode"] != "url";
+        let host = self.host.filter(|_| is_form);
+        Ok(match host.map(|host| host.form(&question.params["requestedSchema"])) {
+            Some(FormBehavior::Declines) => Some(json!({"action": "decline"})),
+            Some(FormBehavior::AcceptsEmpty) => Some(json!({"action": "accept", "content": {}})),
+            Some(FormBehavior::Undeclared) => {
+                Some(json!({ERROR: {"code": -32601, "message": "Method not found"}}))
+            }
+            Some(FormBehavior::Ignores) => None,
+            Some(FormBehavior::Shows) | None => Some(self.answers.answer(question)?),
+        })
+    }
+
+    async fn exchange(&mut self, method: &str, params: Value, talk: &mut Talk) -> Result<Value> {
+        let id = self.start(method, params).await?;
+        let Some(limit) = self.limit else { return self.response(id, talk).await };
+        if let Ok(response) = tokio::time::timeout(limit, self.response(id, talk)).await {
+            return response;
+        }
+        let reason = format!("the request timed out: no response within {limit:?}");
+        self.notify("notifications/cancelled", json!({"requestId": id, "reason": reason})).await?;
+        Err(Error::tool(format!("the client cancelled the request `{method}`: {reason}")))
+    }
+
+    async fn response(&mut self, id: u64, talk: &mut Talk) -> Result<Value> {
+        loop {
+            let message = self.receive().await?;
+            match (message.get("method").and_then(Value::as_str), message.get("id")) {
+                (Some("ping"), Some(id)) => {
+                    self.send(&json!({"jsonrpc": "2.0", "id": id, "result": {}})).await?;
+                }
+                (Some(_), Some(id)) => {
+                    let question = Question::new(None, &message);
+                    let answer = self.answer(&question)?;
+                    talk.asked.push(question);
+                    let Some(mut answer) = answer else { continue };
+                    let kind = if answer.get(ERROR).is_some() { "error" } else { "result" };
+                    let answer = if kind == "error" { answer[ERROR].take() } else { answer };
+                    self.send(&json!({"jsonrpc": "2.0", "id": id, kind: answer})).await?;
+                }
+                (Some(_), None) => talk.notifications.push(message),
+                (None, Some(answered)) if *answered == id => {
+                    if let Some(error) = message.get("error") {
+                        return Err(Error::from(Failed {
+                            code: error["code"].as_i64().unwrap_or_default(),
+                            message: error["message"].as_str().unwrap_or_default().to_owned(),
+                            data: error["data"].clone(),
+                        }));
+                    }
+                    return Ok(message["result"].clone());
+                }
+                _ => {}
+            }
+        }
+    }
+
+    async fn send(&mut self, message: &Value) -> Result<()> {
+        let mut line = message.to_string();
+        line.push('\n');
+        Ok(self.writer.write_all(line.as_bytes()).await?)
+    }
+
+    async fn receive(&mut self) -> Result<Value> {
+        let patience = self.limit.map_or(PATIENCE, |limit| limit + PATIENCE);
+        let line = tokio::time::timeout(patience, self.lines.next_line()).await??;
+        let line = line.ok_or_else(|| Error::tool("the server closed the connection"))?;
+        let message: Value = serde_json::from_str(&line)?;
+        let answered = message["id"].as_u64().filter(|_| message.get("method").is_none());
+        let method = answered.and_then(|id| self.methods.get(&id).cloned());
+        self.frames.push(Frame { method, message: message.clone() });
+        Ok(message)
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("revision", &self.revision).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,172 @@
+//! The conditions under which a request can see tools, prompts and resources.
+
+use std::{
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::OnceLock,
+};
+
+use antiphon_transport::identity::Identity;
+use rmcp::{
+    RoleServer,
+    model::{ClientCapabilities, Implementation, ProtocolVersion},
+    service::RequestContext,
+};
+
+use crate::{
+    error::Capability,
+    run::client::{declares, has_session},
+};
+
+/// The caller and the client of a request. The conditions of [`Tool::visible_if`](crate::Tool::visible_if) read it.
+///
+/// Only the server creates this type. To test a condition, list the tools of the server with a `testing::Client`
+/// (feature `testing`), or over HTTP.
+///
+/// ```
+/// use antiphon::{Capability, prelude::*, tool::RequestInfo};
+///
+/// async fn review(_: &Ctx, _: ()) -> Result<String> {
+///     Ok("done".into())
+/// }
+///
+/// fn is_reviewer(request: &RequestInfo<'_>) -> bool {
+///     request.principal() == Some("ada") && request.supports(Capability::Elicitation)
+/// }
+///
+/// let tool = Tool::new("review", "Reviews a change", review).visible_if(is_reviewer);
+/// # let _ = tool;
+/// ```
+pub struct RequestInfo<'a> {
+    context: &'a RequestContext<RoleServer>,
+    principal: Option<String>,
+    // The SDK copies these values, so they are read on first use.
+    capabilities: OnceLock<ClientCapabilities>,
+    client: OnceLock<Option<Implementation>>,
+    revision: OnceLock<Option<ProtocolVersion>>,
+}
+
+impl<'a> RequestInfo<'a> {
+    pub(crate) fn new(context: &'a RequestContext<RoleServer>, principal: Option<String>) -> Self {
+        Self {
+            context,
+            principal,
+            capabilities: OnceLock::new(),
+            client: OnceLock::new(),
+            revision: OnceLock::new(),
+        }
+    }
+
+    /// Returns the principal: the name of the authenticated caller. Returns `None` if the server does not authenticate
+    /// callers.
+    pub fn principal(&self) -> Option<&str> {
+        self.principal.as_deref()
+    }
+
+    /// Returns the caller's identity: its subject, its scopes and its claims. Returns `None` over stdio, and if no
+    /// authentication layer has added an identity to the request.
+    pub fn identity(&self) -> Option<&Identity> {
+        self.caller()
+    }
+
+    /// Returns whether the caller has the OAuth scope `scope`. Returns `false` if the caller has no identity.
+    pub fn has_scope(&self, scope: &str) -> bool {
+        self.caller().is_some_and(|identity| identity.has_scope(scope))
+    }
+
+    /// Returns whether the client has declared `capability`.
+    pub fn supports(&self, capability: Capability) -> bool {
+        match capability {
+            Capability::Session => has_session(self.context),
+            capability => declares(self.capabilities(), capability),
+        }
+    }
+
+    /// Returns whether the client has declared the extension with this ID, for example `io.modelcontextprotocol/ui` for
+    /// MCP Apps.
+    pub fn supports_extension(&self, id: &str) -> bool {
+        let extensions = self.capabilities().extensions.as_ref();
+        extensions.is_some_and(|extensions| extensions.contains_key(id))
+    }
+
+    /// Returns the name of the client's program, as the client reports it. The server does not verify the name.
+    pub fn client_name(&self) -> Option<&str> {
+        self.client().map(|client| client.name.as_str())
+    }
+
+    /// Returns the version of the client's program, as the client reports it. The server does not verify the version.
+    pub fn client_version(&self) -> Option<&str> {
+        self.client().map(|client| client.version.as_str())
+    }
+
+    /// Returns the protocol revision of the request, for example `2026-07-28`.
+    pub fn protocol_revision(&self) -> Option<&str> {
+        self.revision.get_or_init(|| self.context.protocol_version()).as_ref().map(ProtocolVersion::as_str)
+    }
+
+    /// Returns the headers of the HTTP request. Returns `None` if the request did not use HTTP. See
+    /// [`Ctx::headers`](crate::Ctx::headers).
+    pub fn headers(&self) -> Option<&http::HeaderMap> {
+        Some(&self.parts()?.headers)
+    }
+
+    /// Returns a value that your middleware added to the extensions of the HTTP request.
+    pub fn extension<T: Send + Sync + 'static>(&self) -> Option<&T> {
+        self.parts()?.extensions.get()
+    }
+
+    /// Returns the identity of the caller, if an authentication layer has added one.
+    pub(crate) fn caller(&self) -> Option<&Identity> {
+        self.parts()?.extensions.get()
+    }
+
+    fn parts(&self) -> Option<&http::request::Parts> {
+        self.context.extensions.get()
+    }
+
+    fn capabilities(&self) -> &ClientCapabilities {
+        self.capabilities.get_or_init(|| self.context.client_capabilities().unwrap_or_default())
+    }
+
+    fn client(&self) -> Option<&Implementation> {
+        self.client.get_or_init(|| self.context.client_info()).as_ref()
+    }
+}
+
+impl fmt::Debug for RequestInfo<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestInfo")
+            .field("principal", &self.principal)
+            .field("client", &self.client_name())
+            .field("protocol_revision", &self.protocol_revision())
+            .finish_non_exhaustive()
+    }
+}
+
+type Condition = Box<dyn Fn(&RequestInfo<'_>) -> bool + Send + Sync>;
+
+/// The conditions under which an item is visible. All of them must be true.
+#[derive(Default)]
+pub(crate) struct VisibleIf(Vec<Condition>);
+
+impl VisibleIf {
+    pub(crate) fn add(&mut self, condition: impl Fn(&RequestInfo<'_>) -> bool + Send + Sync + 'static) {
+        self.0.push(Box::new(condition));
+    }
+
+    /// Returns whether every request can see the item.
+    pub(crate) fn is_always(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns whether a request can see the item. If a condition panics, the item is hidden.
+    pub(crate) fn holds(&self, request: &RequestInfo<'_>) -> bool {
+        let holds = |condition: &Condition| catch_unwind(AssertUnwindSafe(|| condition(request)));
+        self.0.iter().all(|condition| {
+            holds(condition).unwrap_or_else(|_| {
+                tracing::error!("a `visible_if` condition panicked; the item is hidden from this request");
+                false
+            })
+        })
+    }
+}
