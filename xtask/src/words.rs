@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
-use regex::{Regex, RegexBuilder};
+use regex::{Regex, RegexBuilder, RegexSet, RegexSetBuilder};
 use serde::Deserialize;
 
 use crate::project::Project;
@@ -89,7 +89,7 @@ struct Corpus {
 pub(crate) fn main(options: &Options) -> Result<()> {
     let project = Project::open()?;
     let (corpora, limits) = (read(&project.root)?, limits(&project.root)?);
-    let habits = habits()?;
+    let habits = Habits::new()?;
     let mut table = Table::new(["corpus", "sentences", "with a habit", "limit", "with a semicolon", "limit"]);
     for (name, corpus) in &corpora {
         let (found, limit) = (corpus.figures(&habits), limits.get(*name));
@@ -104,7 +104,7 @@ pub(crate) fn main(options: &Options) -> Result<()> {
         ]);
         if options.show {
             for (path, sentence) in &corpus.sentences {
-                if let Some(habit) = habits.iter().find(|habit| habit.is_in(sentence)) {
+                if let Some(habit) = habits.first(sentence) {
                     println!("{}: [{}] {sentence}", path.display(), habit.name);
                 }
             }
@@ -120,13 +120,13 @@ pub(crate) fn main(options: &Options) -> Result<()> {
 
 /// Checks the figures of all corpora.
 pub(crate) fn check(project: &Project) -> Result<String> {
-    compare(&read(&project.root)?, &limits(&project.root)?, &habits()?)
+    compare(&read(&project.root)?, &limits(&project.root)?, &Habits::new()?)
 }
 
 fn compare(
     corpora: &BTreeMap<&str, Corpus>,
     limits: &BTreeMap<String, Limits>,
-    habits: &[Habit],
+    habits: &Habits,
 ) -> Result<String> {
     let mut said = Vec::new();
     for (name, corpus) in corpora {
@@ -155,7 +155,7 @@ fn update(
     root: &Path,
     corpora: &BTreeMap<&str, Corpus>,
     limits: &BTreeMap<String, Limits>,
-    habits: &[Habit],
+    habits: &Habits,
 ) -> Result<()> {
     let mut text = "# Limits of `cargo xtask words`, in percent of the sentences of a corpus. They can only fall:\n# `cargo xtask words --update` lowers them.\n".to_owned();
     for (name, corpus) in corpora {
@@ -244,16 +244,35 @@ impl Habit {
     }
 }
 
-fn habits() -> Result<Vec<Habit>> {
-    let compile = |pattern: &str| RegexBuilder::new(pattern).case_insensitive(true).build();
-    let compiled = HABITS.iter().map(|(name, pattern, allowed)| {
-        Ok(Habit { name, pattern: compile(pattern)?, allowed: compile(allowed)? })
-    });
-    compiled.collect()
+/// All habits. One search finds the sentences that can have one.
+#[derive(Debug)]
+struct Habits {
+    all: RegexSet,
+    each: Vec<Habit>,
+}
+
+impl Habits {
+    fn new() -> Result<Self> {
+        let compile = |pattern: &str| RegexBuilder::new(pattern).case_insensitive(true).build();
+        let each = HABITS.iter().map(|(name, pattern, allowed)| {
+            Ok(Habit { name, pattern: compile(pattern)?, allowed: compile(allowed)? })
+        });
+        let patterns = HABITS.iter().map(|(_, pattern, _)| pattern);
+        let all = RegexSetBuilder::new(patterns).case_insensitive(true).build()?;
+        Ok(Self { all, each: each.collect::<Result<_>>()? })
+    }
+
+    /// Returns the first habit of a sentence.
+    fn first(&self, sentence: &str) -> Option<&Habit> {
+        if !self.all.is_match(sentence) {
+            return None;
+        }
+        self.each.iter().find(|habit| habit.is_in(sentence))
+    }
 }
 
 impl Corpus {
-    fn figures(&self, habits: &[Habit]) -> Limits {
+    fn figures(&self, habits: &Habits) -> Limits {
         let share = |is_counted: &dyn Fn(&str) -> bool| {
             let count = self.sentences.iter().filter(|(_, sentence)| is_counted(sentence)).count();
             // Rounded to tenths of a percent, as in the file.
@@ -262,7 +281,7 @@ impl Corpus {
             f64::from(tenths) / 10.0
         };
         Limits {
-            habits: share(&|sentence| habits.iter().any(|habit| habit.is_in(sentence))),
+            habits: share(&|sentence| habits.first(sentence).is_some()),
             semicolons: share(&|sentence| sentence.matches(';').count() > self.semicolons),
         }
     }
@@ -357,7 +376,13 @@ mod tests {
     use super::*;
 
     fn found(sentence: &str) -> Vec<&'static str> {
-        habits().unwrap().iter().filter(|habit| habit.is_in(sentence)).map(|habit| habit.name).collect()
+        Habits::new()
+            .unwrap()
+            .each
+            .iter()
+            .filter(|habit| habit.is_in(sentence))
+            .map(|habit| habit.name)
+            .collect()
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! All crates of the workspace take the dates from this module. To support a new protocol revision, add its date to
 //! [`VERSIONS`], and return it from [`Revision::version`] and `Revision::protocol_version`. The SDK must also have it.
+//! Leave [`ROUNDS`] unchanged: it is the first revision with rounds, and other modules compare with it.
 //! If a server asks questions in a new way, also add a variant to [`Revision`]. The compiler then reports each `match`
 //! that lacks the variant. It does not report comparisons, so also search for comparisons with `Revision`, such as
 //! `== Revision::Rounds`.

@@ -7,7 +7,7 @@ use antiphon_llm::{
     providers::{Anthropic, Gemini, Ollama, OpenAi, OpenAiCompatible, ProviderConfig},
 };
 use anyhow::{Context as _, Result};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde::Deserialize;
 
 use crate::exit::Misused;
@@ -47,17 +47,15 @@ impl ModelChoice {
     pub(crate) fn open(&self) -> Result<Option<Arc<dyn Model>>> {
         let (provider, name) = match (&self.model, &self.model_url) {
             (None, None) => return Ok(None),
-            (None, Some(_)) => ("compatible", "default"),
-            (Some(model), url) => match model.split_once(':') {
-                Some((provider, name)) if PROVIDERS.iter().any(|(known, _)| *known == provider) => {
-                    (provider, name)
-                }
-                _ if url.is_some() => ("compatible", model.as_str()),
-                _ => {
-                    let known: Vec<&str> = PROVIDERS.iter().map(|(name, _)| *name).collect();
+            (None, Some(_)) => (Provider::Compatible, "default"),
+            (Some(model), url) => match Provider::split(model) {
+                Some(named) => named,
+                None if url.is_some() => (Provider::Compatible, model.as_str()),
+                None => {
+                    let known = Provider::value_variants().iter().map(|provider| provider.name());
                     let message = format!(
                         "`{model}` has no provider; write `provider:name`, with one of the providers {}",
-                        known.join(", ")
+                        known.collect::<Vec<_>>().join(", ")
                     );
                     return Err(Misused(message).into());
                 }
@@ -67,35 +65,68 @@ impl ModelChoice {
         if let Some(url) = &self.model_url {
             config = config.with_base_url(url);
         }
-        let usual =
-            PROVIDERS.iter().find(|(known, _)| *known == provider).and_then(|(_, variable)| *variable);
-        let variable = self.model_key_env.as_deref().or(usual);
+        let variable = self.model_key_env.as_deref().or(provider.key_variable());
+        let provider_name = provider.name();
         match variable.map(|variable| (variable, std::env::var(variable))) {
             Some((_, Ok(key))) => config = config.with_key(key),
             Some((variable, Err(_))) if self.model_key_env.is_some() || self.model_url.is_none() => {
-                return Err(Misused(format!("`{provider}` needs an API key; set {variable}")).into());
+                return Err(Misused(format!("`{provider_name}` needs an API key; set {variable}")).into());
             }
             _ => {}
         }
-        let opened: Result<Arc<dyn Model>, antiphon_llm::Error> = match provider {
-            "openai" => OpenAi::new(config).map(|model| Arc::new(model) as _),
-            "anthropic" => Anthropic::new(config).map(|model| Arc::new(model) as _),
-            "gemini" => Gemini::new(config).map(|model| Arc::new(model) as _),
-            "ollama" => Ollama::new(config).map(|model| Arc::new(model) as _),
-            _ => OpenAiCompatible::new(config).map(|model| Arc::new(model) as _),
-        };
-        Ok(Some(opened.with_context(|| format!("the model `{provider}:{name}` cannot be used"))?))
+        let opened = provider.open(config);
+        Ok(Some(opened.with_context(|| format!("the model `{provider_name}:{name}` cannot be used"))?))
     }
 }
 
-/// The providers, and the environment variable with each provider's API key.
-const PROVIDERS: [(&str, Option<&str>); 5] = [
-    ("openai", Some("OPENAI_API_KEY")),
-    ("anthropic", Some("ANTHROPIC_API_KEY")),
-    ("gemini", Some("GEMINI_API_KEY")),
-    ("ollama", None),
-    ("compatible", None),
-];
+/// A provider of models.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Provider {
+    Openai,
+    Anthropic,
+    Gemini,
+    Ollama,
+    /// An API that is compatible with OpenAI.
+    Compatible,
+}
+
+impl Provider {
+    /// Reads `provider:name`, or returns `None` if the provider is unknown.
+    fn split(model: &str) -> Option<(Self, &str)> {
+        let (provider, name) = model.split_once(':')?;
+        Some((Self::from_str(provider, false).ok()?, name))
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Openai => "openai",
+            Self::Anthropic => "anthropic",
+            Self::Gemini => "gemini",
+            Self::Ollama => "ollama",
+            Self::Compatible => "compatible",
+        }
+    }
+
+    /// Returns the environment variable with the API key. Other tools use the same names.
+    fn key_variable(self) -> Option<&'static str> {
+        match self {
+            Self::Openai => Some("OPENAI_API_KEY"),
+            Self::Anthropic => Some("ANTHROPIC_API_KEY"),
+            Self::Gemini => Some("GEMINI_API_KEY"),
+            Self::Ollama | Self::Compatible => None,
+        }
+    }
+
+    fn open(self, config: ProviderConfig) -> Result<Arc<dyn Model>, antiphon_llm::Error> {
+        Ok(match self {
+            Self::Openai => Arc::new(OpenAi::new(config)?),
+            Self::Anthropic => Arc::new(Anthropic::new(config)?),
+            Self::Gemini => Arc::new(Gemini::new(config)?),
+            Self::Ollama => Arc::new(Ollama::new(config)?),
+            Self::Compatible => Arc::new(OpenAiCompatible::new(config)?),
+        })
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -53,11 +53,11 @@ impl Project<'_> {
         let features = if self.http { ", features = [\"http\"]" } else { "" };
         let note = match &path {
             Some(path) => format!(
-                "\nIt is built from Antiphon's source in `{path}`.\nOnce Antiphon is on crates.io, write `version = \"{}\"` in the place of `path = …` in `Cargo.toml`, twice.\n",
+                "\nThe project is built from Antiphon's source in `{path}`.\nWhen Antiphon is on crates.io, replace `path = …` in `Cargo.toml` with `version = \"{}\"`, twice.\n",
                 version()
             ),
             None => format!(
-                "\nIt wants Antiphon {} from crates.io.\nUntil that is published, make it with `antiphon new --path FOLDER`, where Antiphon's source is.\n",
+                "\nThe project requires Antiphon {} from crates.io.\nUntil Antiphon is published, create projects with `antiphon new --path FOLDER`, with the folder of Antiphon's source.\n",
                 version()
             ),
         };
@@ -118,6 +118,32 @@ mod tests {
                     assert!(file != "Cargo.toml" || path.is_some() || text.contains(&version), "{text}");
                 }
             }
+        }
+    }
+
+    /// The workspace compiles and tests the example, so this test proves that new projects compile.
+    #[test]
+    fn example_is_what_the_template_creates() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/new-project");
+        let read = |file: &str| std::fs::read_to_string(folder.join(file)).unwrap();
+        for (http, main) in [(true, "src/main.rs"), (false, "src/stdio.rs")] {
+            let project = Project { name: "new-project", http, owner: "ada", path: None };
+            for (file, text) in project.files() {
+                let example = if file == "src/main.rs" { main } else { file };
+                if example.ends_with(".rs") {
+                    assert_eq!(text, read(example), "{example} differs from the template");
+                }
+            }
+        }
+        // The names of the dependencies are the same. Versions and features are those of the workspace.
+        let names = |manifest: &str, table: &str| -> Vec<String> {
+            let manifest: toml::Table = manifest.parse().unwrap();
+            manifest[table].as_table().unwrap().keys().cloned().collect()
+        };
+        let created = Project { name: "new-project", http: true, owner: "ada", path: None };
+        let manifest = created.fill(include_str!("template/Cargo.toml.in"));
+        for table in ["dependencies", "dev-dependencies"] {
+            assert_eq!(names(&manifest, table), names(&read("Cargo.toml"), table));
         }
     }
 }

@@ -98,7 +98,7 @@ impl Prompt<'_> {
             .with_validator(move |text: &str| {
                 Ok(match check(&wanted, text) {
                     _ if text.is_empty() && !required => Validation::Valid,
-                    Ok(_) if text.is_empty() && required => invalid("this has to be filled in".into()),
+                    Ok(_) if text.is_empty() && required => invalid("this field is required".into()),
                     Ok(_) => Validation::Valid,
                     Err(wanted) => invalid(wanted),
                 })
@@ -111,9 +111,11 @@ impl Prompt<'_> {
 
 fn help(field: &Field) -> String {
     let kind = match &field.kind {
-        Kind::Text { format: None, shortest: None, longest: None } => "Enter goes on".to_owned(),
-        Kind::Choice(_) | Kind::Boolean => "arrows choose, Enter takes".to_owned(),
-        Kind::List { of, .. } if matches!(**of, Kind::Choice(_)) => "Space marks, Enter goes on".to_owned(),
+        Kind::Text { format: None, shortest: None, longest: None } => "Enter confirms".to_owned(),
+        Kind::Choice(_) | Kind::Boolean => "arrows select, Enter confirms".to_owned(),
+        Kind::List { of, .. } if matches!(**of, Kind::Choice(_)) => {
+            "Space selects, Enter confirms".to_owned()
+        }
         Kind::List { of, .. } => format!("{}, separated by commas", of.describe()),
         kind => kind.describe(),
     };
@@ -144,7 +146,7 @@ pub(super) fn pick(question: &str, answers: Vec<&'static str>) -> Asked<&'static
     asked(
         Select::new(question, answers)
             .without_filtering()
-            .with_help_message("arrows choose, Enter takes")
+            .with_help_message("arrows select, Enter confirms")
             .prompt(),
     )
 }
@@ -152,7 +154,7 @@ pub(super) fn pick(question: &str, answers: Vec<&'static str>) -> Asked<&'static
 /// Asks the user to choose one of several items. Returns its position.
 pub(super) fn choose(question: &str, items: &[String]) -> Asked<usize> {
     let items: Vec<String> = items.iter().map(|item| one_line(item)).collect();
-    asked(Select::new(question, items).with_help_message("arrows choose, Enter takes").raw_prompt())
+    asked(Select::new(question, items).with_help_message("arrows select, Enter confirms").raw_prompt())
         .map(|chosen| chosen.index)
 }
 

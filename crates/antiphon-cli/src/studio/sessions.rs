@@ -53,7 +53,7 @@ impl Sessions {
             .map(|(name, server)| {
                 let kind = match server.kind() {
                     Ok(Kind::Program(_)) => "program",
-                    Ok(_) => "url",
+                    Ok(Kind::Http(_) | Kind::Sse(_) | Kind::WebSocket(_)) => "url",
                     Err(_) => "broken",
                 };
                 json!({"name": name, "about": server.describe(), "kind": kind, "revision": server.revision})

@@ -36,7 +36,7 @@ impl Viewer {
         let definition = target.definition(config)?.expanded()?;
         let home = match definition.kind()? {
             Kind::Http(url) => Some((Url::parse(url)?.origin(), definition.all_headers(&target.reach)?)),
-            _ => None,
+            Kind::Sse(_) | Kind::WebSocket(_) | Kind::Program(_) => None,
         };
         Ok(Self { home, sets: Mutex::default() })
     }

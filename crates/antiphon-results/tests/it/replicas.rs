@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use antiphon_results::{
-    Access, CreateOptions, DualResponse, DualResponseServer, PageOptions, SharedStore, Source,
+    Access, CreateOptions, DualResponse, DualResponseError, DualResponseServer, PageOptions, SharedStore,
+    Source,
 };
-use antiphon_store::{Backend, QueueConfig, conformance::service};
+use antiphon_store::{Backend, Error as StoreError, QueueConfig, conformance::service};
 use chrono::TimeDelta;
 
 use crate::support::{Clock, institutions, options};
@@ -80,10 +81,12 @@ async fn accesses_are_counted_exactly(url: &str) {
     for at in 0..10_000_usize {
         let (server, id) = (servers[at % 3].clone(), id.clone());
         tasks.spawn(async move {
-            // Those that are told to come later do.
+            // A rejected request is sent again, also if the store had no connection for it.
             loop {
                 match server.page(&id, &Access::Program, PageOptions::new(0, 1)).await {
-                    Err(antiphon_results::DualResponseError::Busy { .. }) => {}
+                    Err(DualResponseError::Busy { .. }) => {}
+                    Err(DualResponseError::Storage(cause))
+                        if matches!(cause.downcast_ref(), Some(StoreError::Busy { .. })) => {}
                     other => return other.map(drop),
                 }
             }

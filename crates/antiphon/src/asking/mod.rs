@@ -168,6 +168,19 @@ impl Asking {
         tool.name() == tools::TASK_RESULT && self.has_page_for(client)
     }
 
+    /// Waits a few seconds until a new task asks a question or ends. The model of a client without tasks then reads the
+    /// question or the result in the first response, and does not have to call `task_result`.
+    pub(crate) async fn first_step(
+        &self,
+        tasks: &Arc<Tasks>,
+        owner: &Owner,
+        view: TaskView,
+    ) -> Result<TaskView> {
+        let limit = FIRST_STEP.min(self.policy.hand_over_after);
+        let begun = view.clone();
+        Ok(settled(tasks, owner, view, &BTreeSet::new(), limit).await?.unwrap_or(begun))
+    }
+
     /// Returns whether the server has a web page for answers.
     pub(crate) fn has_page(&self) -> bool {
         self.site.is_some()
@@ -292,6 +305,9 @@ pub(crate) async fn settled(
 fn no_task() -> Error {
     Error::tool(NO_TASK).terminal()
 }
+
+/// The maximum time that the first response of a task waits for its first question or its result.
+const FIRST_STEP: Duration = Duration::from_secs(5);
 
 const NO_TASK: &str = "there is no such task: its ID is wrong, or it has expired; use the ID of the answer that named the task, like `t_…`";
 

@@ -218,7 +218,7 @@ impl Caller<'_> {
     /// Returns the result of a task that has ended, or the next step for the model of this call.
     pub(super) fn next_step(&self, mut view: TaskView) -> ToolOutput {
         if view.status.is_final() {
-            return ended(view);
+            return ended(&view);
         }
         self.narrow(&mut view);
         self.asking.output(&view)
@@ -272,10 +272,10 @@ async fn ask(ctx: &Ctx, question: &Question) -> Result<Option<Value>> {
 }
 
 /// Returns the output of a task that has ended, as its tool returned it.
-fn ended(view: TaskView) -> ToolOutput {
-    match view.ended {
-        Some(Ended::Output(output)) => output.into(),
-        Some(Ended::Error { message, .. }) => ToolOutput::error(message),
+pub(super) fn ended(view: &TaskView) -> ToolOutput {
+    match &view.ended {
+        Some(Ended::Output(output)) => output.clone().into(),
+        Some(Ended::Error { message, .. }) => ToolOutput::error(message.clone()),
         Some(Ended::Cancelled) | None => {
             ToolOutput::text(format!("The run of `{}` was cancelled. It has no result.", view.tool))
         }

@@ -3,7 +3,7 @@
 use rmcp::model::CallToolResult;
 use serde_json::{Value, json};
 
-use super::{Asking, forms, shown_id};
+use super::{Asking, forms, shown_id, tools::ended};
 use crate::{
     base::{now_millis, random_id, timestamp},
     output::ToolOutput,
@@ -28,7 +28,14 @@ const OLD: u64 = 30;
 impl Asking {
     /// Returns the result of a call whose run continues as a task.
     pub(crate) fn waiting_result(&self, view: &TaskView) -> CallToolResult {
-        to_call_result(self.output(view), Revision::Session)
+        self.result(view, Revision::Session)
+    }
+
+    /// Returns the result of a call whose run is a task: the output of the tool if the run has ended, or else the next
+    /// step.
+    pub(crate) fn result(&self, view: &TaskView, revision: Revision) -> CallToolResult {
+        let output = if view.status.is_final() { ended(view) } else { self.output(view) };
+        to_call_result(output, revision)
     }
 
     /// Returns the output of a call whose run continues as a task.

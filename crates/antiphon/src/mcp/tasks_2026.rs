@@ -45,6 +45,7 @@ pub(super) async fn call(
         return Ok(tool_error(&error, client.revision())?.into());
     }
     let mut new = new(service, tool, arguments, client, None);
+    let follows = ask.is_none();
     if let Some(ask) = ask {
         new = new.followed_by_nobody(ask);
         new.call = call_name(service, client, ask, &new);
@@ -56,6 +57,11 @@ pub(super) async fn call(
         }
     }
     let view = begin(service, tasks, new, client).await?;
+    if let Some(asking) = service.asking.as_ref().filter(|_| !follows) {
+        let owner = owner(service, client.extensions());
+        let view = asking.first_step(tasks, &owner, view).await.map_err(|error| to_error_data(&error))?;
+        return Ok(asking.result(&view, client.revision()).into());
+    }
     Ok(super::promote::task_response(service, &view))
 }
 

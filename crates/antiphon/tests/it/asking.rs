@@ -455,7 +455,7 @@ async fn tool_that_is_always_a_task_serves_clients_without_tasks() -> Result<()>
         let mut client =
             connect_with(&server, revision, json!({"elicitation": {}})).await?.answering(answers());
         let begun = client.call("hire", json!({"name": "Grace"})).await?;
-        assert!(begun.text().starts_with("STILL WORKING: `hire`"), "{}", begun.text());
+        assert!(begun.text().starts_with("NOT FINISHED: `hire`"), "{}", begun.text());
         let id = &begun.result["structuredContent"]["task"]["id"];
         let result = client.call("task_result", json!({"id": id, "wait": 20})).await?;
         assert_eq!(result.keys(), ["approval", "confirmation"], "{}", result.text());

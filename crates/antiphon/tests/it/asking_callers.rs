@@ -71,6 +71,15 @@ async fn busy(ctx: &Ctx, _: ()) -> Result<String> {
     Ok(approval?.accepted()?.desk)
 }
 
+async fn count(_: &Ctx, _: ()) -> Result<u32> {
+    Ok(3)
+}
+
+async fn rest(ctx: &Ctx, _: ()) -> Result<String> {
+    ctx.sleep(Duration::from_secs(60)).await?;
+    Ok("rested".into())
+}
+
 fn builder(policy: AskPolicy) -> ServerBuilder {
     Server::builder("onboarding", "1.0.0")
         .with_tasks(quick().with_retry(RetryPolicy::never()))
@@ -78,6 +87,8 @@ fn builder(policy: AskPolicy) -> ServerBuilder {
         .with_state(Badges::default())
         .tool(Tool::new("onboard", "Takes on a colleague", onboard))
         .tool(Tool::new("hire", "Takes on a colleague", onboard).with_tasks(TaskPolicy::Always))
+        .tool(Tool::new("count", "Counts", count).with_tasks(TaskPolicy::Always))
+        .tool(Tool::new("rest", "Does nothing for a while", rest).with_tasks(TaskPolicy::Always))
         .tool(Tool::new("impatient", "Asks with a time limit", impatient))
         .tool(Tool::new("busy", "Works and asks", busy))
 }
@@ -144,6 +155,24 @@ async fn repeated_call_joins_the_waiting_run_until_it_ends() -> Result<()> {
             assert_ne!(next, id, "a call after the end of the run is a new run");
             assert_eq!(finish(&mut client, &next).await?, "Grace: badge 4, desk 4, App");
         }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn first_response_of_a_task_has_the_question_or_the_result() -> Result<()> {
+    for revision in Revision::BOTH {
+        let server = builder(AskPolicy::default()).build()?;
+        let mut client = connect_with(&server, revision, apps()).await?;
+        let talk = client.call("hire", grace()).await?;
+        assert!(talk.text().starts_with("NOT FINISHED"), "{revision:?}: {}", talk.text());
+        let talk = client.call("count", json!({})).await?;
+        assert_eq!(talk.text(), "3", "{revision:?}");
+        // A run that asks nothing and does not end soon is handed over.
+        let policy = AskPolicy::default().with_hand_over_after(Duration::from_millis(100));
+        let mut client = connect_with(&builder(policy).build()?, revision, apps()).await?;
+        let talk = client.call("rest", json!({})).await?;
+        assert!(talk.text().starts_with("STILL WORKING"), "{revision:?}: {}", talk.text());
     }
     Ok(())
 }

@@ -107,7 +107,10 @@ impl Format {
     }
 
     fn is_text(self) -> bool {
-        matches!(self, Self::Csv | Self::Ndjson | Self::Json)
+        match self {
+            Self::Csv | Self::Ndjson | Self::Json => true,
+            Self::Arrow | Self::Parquet | Self::Xlsx => false,
+        }
     }
 }
 

@@ -8,6 +8,8 @@ mod server;
 #[cfg(feature = "tls")]
 mod tls;
 
+use std::time::Duration;
+
 use antiphon_store::{
     Backend, QueueConfig,
     conformance::service,
@@ -19,6 +21,8 @@ const URL: &str = "ANTIPHON_TEST_POSTGRES_URL";
 /// The test database, in a space of one's own.
 pub(crate) async fn open(space: &str) -> Option<Postgres> {
     let config = PostgresConfig::new(service(URL)?).with_space(space).with_max_connections(8);
+    // Other tests use the processors too, so an operation can wait long for a connection of the pool.
+    let config = config.with_connect_timeout(Duration::from_secs(30));
     Some(Postgres::connect(config).await.expect("the test database takes connections"))
 }
 
