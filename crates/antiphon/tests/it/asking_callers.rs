@@ -71,8 +71,8 @@ async fn busy(ctx: &Ctx, _: ()) -> Result<String> {
     Ok(approval?.accepted()?.desk)
 }
 
-async fn count(_: &Ctx, _: ()) -> Result<u32> {
-    Ok(3)
+async fn count(_: &Ctx, _: ()) -> Result<String> {
+    Ok("3".into())
 }
 
 async fn rest(ctx: &Ctx, _: ()) -> Result<String> {
