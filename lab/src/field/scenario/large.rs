@@ -26,7 +26,7 @@ pub(super) fn run(field: &mut Field) -> Result<String> {
         field.store().drop_tasks()?;
     }
     let began = Instant::now();
-    let limit = Duration::from_secs(300);
+    let limit = Duration::from_mins(5);
     let fleet = &fleet;
     let reads = thread::scope(|scope| {
         let readers: Vec<_> = tasks
