@@ -197,9 +197,8 @@ impl Credentials {
     /// Selects the credentials of an operation: the first alternative for which all credentials are configured. Also
     /// returns a warning if the operation needs credentials and has none.
     pub(crate) fn of(&self, document: &Document, found: &Found<'_>) -> (Applied, Option<String>) {
-        let security = found.operation.get("security").or_else(|| document.field("security"));
-        let alternatives: Vec<&Map<String, Value>> =
-            security.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object).collect();
+        let security = security(document, found);
+        let alternatives = alternatives(security);
         let mut problem = None;
         for alternative in alternatives.iter().filter(|alternative| !alternative.is_empty()) {
             match self.alternative(document, alternative) {
@@ -236,12 +235,24 @@ impl Credentials {
     }
 }
 
-impl Applied {
-    /// Returns whether a parameter of the document is one of these credentials.
-    pub(crate) fn has(&self, place: &str, name: &str) -> bool {
-        self.0.iter().any(|(target, _)| target.is_parameter(place, name))
-    }
+/// Returns where the security schemes of an operation put credentials, in all alternatives. The result does not depend
+/// on the credentials that are configured.
+pub(crate) fn targets(document: &Document, found: &Found<'_>) -> Vec<Target> {
+    let names = alternatives(security(document, found)).into_iter().flat_map(Map::keys);
+    let schemes = names.filter_map(|name| document.component("securitySchemes", name));
+    schemes.filter_map(|scheme| Target::new(scheme).ok()).collect()
+}
 
+/// Returns the `security` of an operation, or that of the document.
+fn security<'a>(document: &'a Document, found: &Found<'a>) -> Option<&'a Value> {
+    found.operation.get("security").or_else(|| document.field("security"))
+}
+
+fn alternatives(security: Option<&Value>) -> Vec<&Map<String, Value>> {
+    security.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object).collect()
+}
+
+impl Applied {
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -378,11 +389,12 @@ mod tests {
         let (applied, warning) = credentials.of(&document, &operations[0]);
         assert_eq!(applied.0[0].0, Target::Authorization("Bearer"));
         assert_eq!(warning, None);
-        assert!(applied.has("header", "AUTHORIZATION"));
+        assert!(applied.0[0].0.is_parameter("header", "AUTHORIZATION"));
 
         assert!(credentials.of(&document, &operations[1]).0.0.is_empty());
         assert!(credentials.of(&document, &operations[2]).1.unwrap().contains("mutualTLS"));
-        assert!(credentials.of(&document, &operations[3]).0.has("query", "api_key"));
+        let (applied, _) = credentials.of(&document, &operations[3]);
+        assert_eq!(applied.0[0].0, Target::Query("api_key".into()));
     }
 
     #[test]
@@ -393,7 +405,7 @@ mod tests {
         assert!(credentials.of(&document, &document.operations()[1]).0.0.is_empty());
         let open = Document::new(json!({"openapi": "3.0.0", "paths": {"/a": {"get": {}}}})).unwrap();
         let (applied, _) = credentials.of(&open, &open.operations()[0]);
-        assert!(applied.has("header", "authorization"));
+        assert_eq!(applied.0[0].0, Target::Authorization("Bearer"));
     }
 
     #[tokio::test]

@@ -11,7 +11,7 @@ use crate::pages::{self, Gathered, PageLimits, Paging};
 use crate::{
     auth::{Applied, Caller},
     http::{Http, has_effects},
-    request::Template,
+    request::{Template, write_integers},
 };
 
 /// An operation that can be called. A clone is a handle to the same operation.
@@ -35,8 +35,9 @@ impl Call {
     ///
     /// A request with effects is a step, so replay does not send it again. A request without effects is sent again,
     /// because its response would only make the journal larger.
-    pub(crate) async fn run(self, ctx: &Ctx, arguments: Map<String, Value>) -> Result<ToolOutput> {
+    pub(crate) async fn run(self, ctx: &Ctx, mut arguments: Map<String, Value>) -> Result<ToolOutput> {
         let Target { http, template, credentials, title, .. } = &*self.0;
+        arguments.values_mut().for_each(write_integers);
         let caller = Caller::of(ctx);
         #[cfg(feature = "results")]
         if let Some((paging, limits)) = &self.0.paging {
@@ -44,7 +45,7 @@ impl Call {
                 pages::gather(http, template, paging, limits, (credentials, &caller), arguments).await?;
             return match gathered {
                 Gathered::Rows { rows, note } => self.result_set(ctx, rows, note).await,
-                Gathered::Other(reply, url) => Ok(reply.into_output(title, &url)),
+                Gathered::Other(reply, url) => Ok(reply.into_output(&template.method, title, &url)),
             };
         }
         let request = template.fill(&arguments).map_err(antiphon::Error::tool)?;
@@ -67,7 +68,7 @@ impl Call {
         } else {
             send(request).await?
         };
-        Ok(reply.into_output(title, &url))
+        Ok(reply.into_output(&template.method, title, &url))
     }
 
     /// Creates a result set from the rows of all pages.

@@ -8,7 +8,7 @@ use antiphon::{
 };
 use antiphon_results::client::AddressScope;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use http::{HeaderValue, Method, header};
+use http::{HeaderValue, Method, StatusCode, header};
 use reqwest::redirect;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -21,6 +21,9 @@ use crate::{
 
 /// The text in place of a credential that the API repeats.
 const REDACTED: &str = "[credential]";
+
+/// The advice in the error of a request with effects that can have reached the API.
+const UNCERTAIN: &str = "; the request can have had its effect, so check before you send it again";
 
 /// How many redirects are followed.
 const MAX_REDIRECTS: usize = 5;
@@ -67,10 +70,13 @@ impl Default for HttpLimits {
     }
 }
 
-/// The HTTP client of all tools of a document.
+/// The HTTP clients of all tools of a document.
 #[derive(Clone, Debug)]
 pub(crate) struct Http {
-    client: reqwest::Client,
+    /// Sends requests without effects.
+    reading: reqwest::Client,
+    /// Sends requests with effects. This client follows only redirects that repeat the request.
+    changing: reqwest::Client,
     limits: HttpLimits,
     /// Whether only addresses of the public internet are allowed.
     public_only: bool,
@@ -94,17 +100,22 @@ pub(crate) enum Content {
 }
 
 impl Http {
-    /// Creates the client. With `public_only`, requests connect only to addresses of the public internet.
+    /// Creates the clients. With `public_only`, requests connect only to addresses of the public internet.
     pub(crate) fn new(limits: HttpLimits, public_only: bool) -> Result<Self> {
-        let mut builder = reqwest::Client::builder()
-            .timeout(limits.timeout)
-            .redirect(redirect::Policy::custom(same_origin))
-            .user_agent(concat!("antiphon-openapi/", env!("CARGO_PKG_VERSION")));
-        if public_only {
-            // A proxy would resolve the name, and no check would see its address.
-            builder = builder.no_proxy().dns_resolver(PublicOnly);
-        }
-        Ok(Self { client: builder.build().map_err(Error::Client)?, limits, public_only })
+        let client = |redirects: redirect::Policy| {
+            let mut builder = reqwest::Client::builder()
+                .timeout(limits.timeout)
+                .redirect(redirects)
+                .user_agent(concat!("antiphon-openapi/", env!("CARGO_PKG_VERSION")));
+            if public_only {
+                // A proxy would resolve the name, and no check would see its address.
+                builder = builder.no_proxy().dns_resolver(PublicOnly);
+            }
+            builder.build().map_err(Error::Client)
+        };
+        let reading = client(redirect::Policy::custom(same_origin))?;
+        let changing = client(redirect::Policy::custom(same_request))?;
+        Ok(Self { reading, changing, limits, public_only })
     }
 
     /// Sends a request, and reads the response within the limits. `secrets` are removed from the response.
@@ -119,6 +130,7 @@ impl Http {
             })?;
         }
         let can_repeat = request.can_repeat();
+        let has_effects = has_effects(&request.method);
         let mut headers = request.headers;
         if !request.cookies.is_empty() {
             let cookies = HeaderValue::from_str(&request.cookies.join("; "));
@@ -129,7 +141,8 @@ impl Http {
                 })?,
             );
         }
-        let mut sending = self.client.request(request.method, request.url).headers(headers);
+        let client = if has_effects { &self.changing } else { &self.reading };
+        let mut sending = client.request(request.method, request.url).headers(headers);
         if let Some(body) = request.body {
             sending = sending.body(body);
         }
@@ -144,16 +157,19 @@ impl Http {
         let link = (!links.is_empty()).then(|| links.join(", "));
         let limit = if status.is_success() { self.limits.response_bytes } else { self.limits.error_bytes };
         let mut bytes = Vec::new();
+        let mut is_cut = false;
         while let Some(chunk) = response.chunk().await.map_err(|error| self.failed(error, can_repeat))? {
             let room = limit - bytes.len();
             if chunk.len() > room {
                 if status.is_success() {
+                    let advice = if has_effects { UNCERTAIN } else { "; request fewer or smaller items" };
                     return Err(antiphon::Error::tool(format!(
-                        "the response of the API is larger than {limit} bytes; request fewer or smaller items"
+                        "the response of the API is larger than {limit} bytes{advice}"
                     ))
                     .terminal());
                 }
                 bytes.extend_from_slice(&chunk[..room]);
+                is_cut = true;
                 break;
             }
             bytes.extend_from_slice(&chunk);
@@ -165,7 +181,13 @@ impl Http {
             }
             Err(error) => Content::Bytes(STANDARD.encode(error.as_bytes())),
         };
-        Ok(Reply { status: status.as_u16(), content_type, link, body }.without(secrets))
+        let mut reply = Reply { status: status.as_u16(), content_type, link, body }.without(secrets);
+        if let Content::Text(text) = &mut reply.body
+            && is_cut
+        {
+            remove_partial(text, secrets);
+        }
+        Ok(reply)
     }
 
     /// Describes a failed request. The error of the client can contain the URL, and so an API key.
@@ -186,7 +208,7 @@ impl Http {
         if can_repeat || error.is_connect() {
             return antiphon::Error::tool(text);
         }
-        text.push_str("; the request can have had its effect, so check before you send it again");
+        text.push_str(UNCERTAIN);
         antiphon::Error::tool(text).terminal()
     }
 }
@@ -226,15 +248,21 @@ impl Reply {
         self.content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
     }
 
-    /// Converts the response into the result of a tool. `title` is the method and the path, and `url` has no
-    /// credentials.
-    pub(crate) fn into_output(self, title: &str, url: &Url) -> ToolOutput {
+    /// Converts the response to a request with this method into the result of a tool. `title` is the method and the
+    /// path, and `url` has no credentials.
+    pub(crate) fn into_output(self, method: &Method, title: &str, url: &Url) -> ToolOutput {
         if !self.is_success() {
             let body = match &self.body {
                 Content::Text(text) | Content::Bytes(text) => text.trim(),
             };
             let separator = if body.is_empty() { "" } else { ": " };
-            return ToolOutput::error(format!("{title} failed with HTTP {}{separator}{body}", self.status));
+            let status = self.status;
+            let outcome = if has_effects(method) && (300..400).contains(&status) {
+                format!("{title} returned HTTP {status}, a redirect that is not followed{UNCERTAIN}")
+            } else {
+                format!("{title} failed with HTTP {status}")
+            };
+            return ToolOutput::error(format!("{outcome}{separator}{body}"));
         }
         if let Some(value) = self.json() {
             return ToolOutput::default().with_structured(value);
@@ -267,6 +295,25 @@ pub(crate) fn has_effects(method: &Method) -> bool {
 fn same_origin(attempt: redirect::Attempt<'_>) -> redirect::Action {
     let is_same = attempt.previous().first().is_some_and(|first| first.origin() == attempt.url().origin());
     if is_same && attempt.previous().len() <= MAX_REDIRECTS { attempt.follow() } else { attempt.stop() }
+}
+
+/// Follows redirects that repeat the same request, within an origin. After other redirects, the client would send a GET
+/// request. If that request failed, the error would hide that the first request had its effect.
+fn same_request(attempt: redirect::Attempt<'_>) -> redirect::Action {
+    let is_same = matches!(attempt.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
+    if is_same { same_origin(attempt) } else { attempt.stop() }
+}
+
+/// Removes the beginning of a secret from the end of a text that is cut.
+fn remove_partial(text: &mut String, secrets: &[String]) {
+    // The cut can be inside a character.
+    text.truncate(text.trim_end_matches(char::REPLACEMENT_CHARACTER).len());
+    let partial = secrets.iter().filter_map(|secret| {
+        let mut lengths = secret.char_indices().rev().map(|(length, _)| length);
+        lengths.find(|length| text.ends_with(&secret[..*length]))
+    });
+    let partial = partial.max().unwrap_or(0);
+    text.truncate(text.len() - partial);
 }
 
 /// Replaces secrets in a text.
@@ -347,6 +394,23 @@ mod tests {
     }
 
     #[test]
+    fn the_beginning_of_a_secret_is_removed_from_the_end_of_a_cut_text() {
+        let secrets = ["s3cret-välue".to_owned(), "czNjcmV0LXZhbHVl".to_owned()];
+        for (text, kept) in [
+            ("key s3cret-v", "key "),
+            ("key s3cret-v\u{fffd}", "key "),
+            ("key s", "key "),
+            ("key czNjcmV0", "key "),
+            ("s3cret no", "s3cret no"),
+            ("", ""),
+        ] {
+            let mut text = text.to_owned();
+            remove_partial(&mut text, &secrets);
+            assert_eq!(text, kept);
+        }
+    }
+
+    #[test]
     fn responses_become_results() {
         let url = Url::parse("https://api.example.com/a").unwrap();
         let reply = |status, content_type: &str, body| Reply {
@@ -356,16 +420,16 @@ mod tests {
             body,
         };
         let text = |text: &str| Content::Text(text.to_owned());
-        let json =
-            reply(200, "application/json; charset=utf-8", text(r#"{"a":1}"#)).into_output("GET /a", &url);
+        let output = |reply: Reply| reply.into_output(&Method::GET, "GET /a", &url);
+        let json = output(reply(200, "application/json; charset=utf-8", text(r#"{"a":1}"#)));
         assert_eq!(json.structured, Some(serde_json::json!({"a": 1})));
-        let error = reply(404, "text/plain", text("gone")).into_output("GET /a", &url);
+        let error = output(reply(404, "text/plain", text("gone")));
         assert!(error.is_error);
-        let empty = reply(204, "", text("")).into_output("DELETE /a", &url);
+        let empty = output(reply(204, "", text("")));
         assert!(!empty.is_error && empty.structured.is_none());
-        let image = reply(200, "image/png", Content::Bytes("AA==".into())).into_output("GET /a", &url);
+        let image = output(reply(200, "image/png", Content::Bytes("AA==".into())));
         assert!(matches!(image.content[..], [ContentBlock::Image(_)]));
-        let other = reply(200, "application/zip", Content::Bytes("AA==".into())).into_output("GET /a", &url);
+        let other = output(reply(200, "application/zip", Content::Bytes("AA==".into())));
         assert!(matches!(other.content[..], [ContentBlock::Resource(_)]));
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use url::Url;
 
 use crate::{
-    auth::Applied,
+    auth::{self, Target},
     document::{Document, Found},
     names,
     request::{Body, BodyKind, BodySource, IDEMPOTENCY_KEY, Parameter, Place, Style, Template},
@@ -27,6 +27,10 @@ const RESERVED_HEADERS: [&str; 10] = [
     "transfer-encoding",
     "upgrade",
 ];
+
+/// The keywords of a schema that do not restrict its values.
+const ANNOTATIONS: [&str; 8] =
+    ["title", "description", "example", "examples", "xml", "externalDocs", "deprecated", "default"];
 
 /// The limits of texts and schemas.
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +61,6 @@ impl Operation {
         document: &Document,
         found: &Found<'_>,
         server: Url,
-        applied: &Applied,
         sizes: Sizes,
     ) -> Result<Self, String> {
         let method = Method::from_bytes(found.method.to_ascii_uppercase().as_bytes())
@@ -65,8 +68,15 @@ impl Operation {
         if matches!(method, Method::TRACE | Method::OPTIONS) {
             return Err(format!("the method `{method}` returns no data of the API"));
         }
+        // Some documents give two operations of a path different fragments. A request does not contain the fragment.
+        let path = found.path.split('#').next().unwrap_or_default();
+        if path.contains('?') {
+            return Err("its path contains a query, which OpenAPI does not allow".to_owned());
+        }
         let mut build = Build {
             document,
+            path,
+            credentials: auth::targets(document, found),
             converter: Converter::new(document, sizes.argument_description),
             taken: BTreeSet::new(),
             properties: Map::new(),
@@ -74,7 +84,7 @@ impl Operation {
             parameters: Vec::new(),
             idempotency_header: None,
         };
-        build.parameters(found, applied, &method)?;
+        build.parameters(found, &method)?;
         let body = match found.operation.get("requestBody") {
             Some(body) => build.body(body, &method)?,
             None => None,
@@ -101,7 +111,7 @@ impl Operation {
         }
         let template = Template {
             method,
-            path: found.path.split(['?', '#']).next().unwrap_or_default().to_owned(),
+            path: path.to_owned(),
             server,
             parameters,
             body,
@@ -210,6 +220,10 @@ fn without_texts(schema: &mut Value) {
 #[derive(Debug)]
 struct Build<'a> {
     document: &'a Document,
+    /// The path, without its fragment.
+    path: &'a str,
+    /// Where the security schemes of the operation put credentials. Such parameters are not arguments.
+    credentials: Vec<Target>,
     converter: Converter<'a>,
     /// The names of arguments that are used.
     taken: BTreeSet<String>,
@@ -221,7 +235,7 @@ struct Build<'a> {
 
 impl Build<'_> {
     /// Adds the parameters of the path item and of the operation. Those of the operation replace the others.
-    fn parameters(&mut self, found: &Found<'_>, applied: &Applied, method: &Method) -> Result<(), String> {
+    fn parameters(&mut self, found: &Found<'_>, method: &Method) -> Result<(), String> {
         let document = self.document;
         let mut all: Vec<&Map<String, Value>> = Vec::new();
         for list in [found.item.get("parameters"), found.operation.get("parameters")] {
@@ -246,7 +260,7 @@ impl Build<'_> {
             for parameter in
                 all.iter().filter(|it| it.get("in").and_then(Value::as_str) == Some(place.name()))
             {
-                self.parameter(parameter, place, found, applied, method)?;
+                self.parameter(parameter, place, method)?;
             }
         }
         if let Some(other) = all.iter().find(|it| {
@@ -256,7 +270,7 @@ impl Build<'_> {
             let place = other.get("in").and_then(Value::as_str).unwrap_or("nowhere");
             return Err(format!("a parameter in `{}` is not supported", cut(place, 40)));
         }
-        let mut rest = found.path;
+        let mut rest = self.path;
         while let Some((_, after)) = rest.split_once('{') {
             let Some((name, after)) = after.split_once('}') else { break };
             if !self.parameters.iter().any(|it| it.place == Place::Path && it.wire == name) {
@@ -264,7 +278,7 @@ impl Build<'_> {
                     .warn(format!("the path parameter `{name}` is not declared, so it is a string"));
                 let declared = json!({"name": name, "schema": {"type": "string"}});
                 if let Some(declared) = declared.as_object() {
-                    self.parameter(declared, Place::Path, found, applied, method)?;
+                    self.parameter(declared, Place::Path, method)?;
                 }
             }
             rest = after;
@@ -276,18 +290,16 @@ impl Build<'_> {
         &mut self,
         parameter: &Map<String, Value>,
         place: Place,
-        found: &Found<'_>,
-        applied: &Applied,
         method: &Method,
     ) -> Result<(), String> {
         let wire = parameter.get("name").and_then(Value::as_str).unwrap_or_default();
         if wire.is_empty() {
             return Err("a parameter has no name".to_owned());
         }
-        if applied.has(place.name(), wire) {
+        if self.credentials.iter().any(|target| target.is_parameter(place.name(), wire)) {
             return Ok(());
         }
-        if place == Place::Path && !found.path.contains(&format!("{{{wire}}}")) {
+        if place == Place::Path && !self.path.contains(&format!("{{{wire}}}")) {
             self.converter
                 .warn(format!("the path parameter `{wire}` is dropped: the path does not contain it"));
             return Ok(());
@@ -389,7 +401,7 @@ impl Build<'_> {
         // `*/*` allows any media type, and JSON is one.
         let media_type = if name.contains('*') { "application/json".to_owned() } else { name.clone() };
         let schema = media.get("schema").unwrap_or(&Value::Bool(true));
-        let target = document.resolve(schema);
+        let target = document.resolve(schema).filter(|_| self.is_only_reference(schema));
         let is_empty =
             |schema: &Value| schema.get("properties").and_then(Value::as_object).is_some_and(Map::is_empty);
         if target.is_some_and(is_empty) && matches!(kind, BodyKind::Form(_)) {
@@ -445,27 +457,25 @@ impl Build<'_> {
         styles.collect()
     }
 
+    /// Returns whether the target of a reference is the whole schema. In OpenAPI 3.1, a schema can have other keywords
+    /// beside `$ref`. OpenAPI 3.0 ignores them. The recursion ends, because [`Document::resolve`] has followed the same
+    /// references to their end.
+    fn is_only_reference(&self, schema: &Value) -> bool {
+        let Some(reference) = schema.get("$ref").and_then(Value::as_str) else { return true };
+        let mut keywords = schema.as_object().into_iter().flat_map(Map::keys);
+        let is_alone =
+            self.document.is_3_0 || keywords.all(|keyword| keyword == "$ref" || is_annotation(keyword));
+        is_alone && self.document.pointer(reference).is_some_and(|target| self.is_only_reference(target))
+    }
+
     /// Returns whether the fields of a body can be arguments: it is an object with fixed fields, and no field has the
     /// name of a parameter.
     fn is_flat(&self, schema: &Map<String, Value>, is_required: bool) -> bool {
-        let fixed = [
-            "type",
-            "properties",
-            "required",
-            "title",
-            "description",
-            "example",
-            "examples",
-            "additionalProperties",
-            "xml",
-            "externalDocs",
-            "deprecated",
-            "default",
-        ];
+        let fixed = ["type", "properties", "required", "additionalProperties"];
         let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return false };
         let needs = schema.get("required").and_then(Value::as_array).is_some_and(|names| !names.is_empty());
         schema.get("type").is_none_or(|kind| kind == "object")
-            && schema.keys().all(|keyword| fixed.contains(&keyword.as_str()) || keyword.starts_with("x-"))
+            && schema.keys().all(|keyword| fixed.contains(&keyword.as_str()) || is_annotation(keyword))
             && schema.get("additionalProperties").is_none_or(|more| *more == Value::Bool(false))
             && (is_required || !needs)
             && !properties.is_empty()
@@ -488,6 +498,10 @@ impl Build<'_> {
         self.required.extend(required);
         BodySource::Fields { fields, required: is_required }
     }
+}
+
+fn is_annotation(keyword: &str) -> bool {
+    ANNOTATIONS.contains(&keyword) || keyword.starts_with("x-")
 }
 
 /// Adds a description to a schema. The description of a parameter replaces that of its schema.

@@ -80,7 +80,8 @@ enum RowsAt {
 enum Position {
     Page {
         argument: String,
-        first: u64,
+        /// The number of the first page, if the document states it.
+        first: Option<u64>,
     },
     Offset(String),
     /// A value from the previous page.
@@ -196,15 +197,8 @@ impl Paging {
     }
 
     /// Returns the next page, or `None` after the last. The error is the reason why the next page is not known.
-    fn next(
-        &self,
-        page: usize,
-        reply: &Reply,
-        body: &Value,
-        rows: &[Value],
-        url: &Url,
-        arguments: &Map<String, Value>,
-    ) -> Result<Option<Next>, &'static str> {
+    fn next(&self, page: &Page<'_>) -> Result<Option<Next>, &'static str> {
+        let Page { count, first_rows, reply, body, rows, url, arguments } = *page;
         let is_url = |text: &&str| ["http", "/", "?"].iter().any(|start| text.starts_with(start));
         let mut texts = NEXT_URLS.iter().filter_map(|pointer| body.pointer(pointer)?.as_str());
         if let Some(text) = reply.link.as_deref().and_then(next_link).or_else(|| texts.find(is_url)) {
@@ -222,7 +216,11 @@ impl Paging {
         let has_more = has_more.is_some();
         let number = |name: &str| arguments.get(name).and_then(Value::as_u64);
         let size = self.size.as_ref().and_then(|(argument, default)| number(argument).or(*default));
+        // An API can return fewer rows than the call requests. The row count of the first page is then that of a full
+        // page.
+        let size = size.map(|size| if count == 1 { size } else { size.min(first_rows as u64) });
         let is_full = !rows.is_empty() && (has_more || size.is_none_or(|size| rows.len() as u64 >= size));
+        let has_next = is_full || (count == 1 && !rows.is_empty() && !self.declares_next);
         // The end of the rows, if the API has no more or states the next page in a known place.
         let end = |is_known: bool| {
             if has_more {
@@ -235,11 +233,16 @@ impl Paging {
         };
         let Some(position) = &self.position else { return end(self.declares_next) };
         let (argument, value) = match position {
-            Position::Page { argument, first } if is_full => {
-                (argument, (number(argument).unwrap_or(*first) + 1).into())
-            }
-            Position::Offset(argument) if is_full => {
-                (argument, (number(argument).unwrap_or(0) + rows.len() as u64).into())
+            Position::Page { argument, first } if has_next => match number(argument).or(*first) {
+                Some(page) => (argument, page.saturating_add(1).into()),
+                None => {
+                    let mut arguments = arguments.clone();
+                    arguments.insert(argument.clone(), 1.into());
+                    return Ok(Some(Next::FirstOrSecond(arguments)));
+                }
+            },
+            Position::Offset(argument) if has_next => {
+                (argument, number(argument).unwrap_or(0).saturating_add(rows.len() as u64).into())
             }
             Position::Page { .. } | Position::Offset(_) => return end(true),
             Position::Cursor(argument) => {
@@ -247,7 +250,7 @@ impl Paging {
                 let places: Vec<&Value> = places.filter(|value| !value.is_object()).collect();
                 match places.iter().find(|value| is_cursor(value)) {
                     Some(cursor) => (argument, (*cursor).clone()),
-                    None => return end(self.declares_next || page > 1 || !places.is_empty()),
+                    None => return end(self.declares_next || count > 1 || !places.is_empty()),
                 }
             }
             Position::After(argument) => match rows.last().and_then(|row| row.get("id")) {
@@ -264,6 +267,21 @@ impl Paging {
 enum Next {
     Url(Url),
     Arguments(Map<String, Value>),
+    /// Page 1 of an API that numbers its pages from 0 or from 1. In the second case, it is the page that was read.
+    FirstOrSecond(Map<String, Value>),
+}
+
+/// A page that was read.
+struct Page<'a> {
+    /// How many pages were read, with this one.
+    count: usize,
+    /// How many rows the first page has.
+    first_rows: usize,
+    reply: &'a Reply,
+    body: &'a Value,
+    rows: &'a [Value],
+    url: &'a Url,
+    arguments: &'a Map<String, Value>,
 }
 
 /// The rows of all pages, or a response that has none.
@@ -289,7 +307,11 @@ pub(crate) async fn gather(
     let mut request = template.fill(&arguments).map_err(antiphon::Error::tool)?;
     let mut rows = Rows::new();
     let mut previous: Option<Vec<Value>> = None;
-    for page in 1.. {
+    let mut page = 1;
+    let mut first_rows = 0;
+    // Whether the request can return the first page again.
+    let mut is_guess = false;
+    loop {
         // The next page needs the same headers and cookies, and its credentials can be new.
         let before = request.clone();
         let secrets = applied.add(&mut request, caller).await?;
@@ -305,12 +327,25 @@ pub(crate) async fn gather(
             }
             return Ok(incomplete(rows, &format!("page {page} failed with HTTP {}", reply.status)));
         };
+        let is_repeated = match &previous {
+            Some(previous) if is_guess => has_same_rows(previous, found),
+            Some(previous) => previous == found,
+            None => false,
+        };
+        let is_repeated = is_repeated && !found.is_empty();
         // An API that ignores the position returns the same page again.
-        if !found.is_empty() && previous.as_ref() == Some(found) {
+        if is_repeated && !is_guess {
             return Ok(incomplete(rows, &format!("page {page} has the same rows as the page before it")));
         }
         previous = Some(found.clone());
-        for row in found {
+        if is_repeated {
+            // The API numbers its pages from 1.
+            page -= 1;
+        }
+        if page == 1 {
+            first_rows = found.len();
+        }
+        for row in found.iter().filter(|_| !is_repeated) {
             if rows.len() >= limits.rows || rows.bytes() >= limits.bytes {
                 let limit = if rows.len() >= limits.rows { "rows" } else { "bytes" };
                 return Ok(incomplete(
@@ -321,7 +356,16 @@ pub(crate) async fn gather(
             let wrapped = (!row.is_object()).then(|| serde_json::json!({"value": row}));
             rows.push(wrapped.as_ref().unwrap_or(row))?;
         }
-        let next = match paging.next(page, &reply, body, found, &before.url, &arguments) {
+        let read = Page {
+            count: page,
+            first_rows,
+            reply: &reply,
+            body,
+            rows: found,
+            url: &before.url,
+            arguments: &arguments,
+        };
+        let next = match paging.next(&read) {
             Ok(Some(next)) => next,
             Ok(None) => break,
             Err(reason) => return Ok(incomplete(rows, reason)),
@@ -330,13 +374,15 @@ pub(crate) async fn gather(
             let reason = format!("the limit of {} pages is reached, so narrow the request", limits.pages);
             return Ok(incomplete(rows, &reason));
         }
+        page += 1;
+        is_guess = matches!(next, Next::FirstOrSecond(_));
         request = match next {
             Next::Url(next) if next.origin() != template.server.origin() => {
                 return Ok(incomplete(rows, "the next page is on another host"));
             }
             Next::Url(next) if next == before.url => break,
             Next::Url(next) => Request { url: next, ..before },
-            Next::Arguments(next) => {
+            Next::Arguments(next) | Next::FirstOrSecond(next) => {
                 arguments = next;
                 template.fill(&arguments).map_err(antiphon::Error::tool)?
             }
@@ -347,6 +393,15 @@ pub(crate) async fn gather(
 
 fn incomplete(rows: Rows, reason: &str) -> Gathered {
     Gathered::Rows { rows, note: Some(format!("The result set can be incomplete: {reason}.")) }
+}
+
+/// Returns whether two pages have the same rows. If rows have an `id`, the function compares only the `id`, because
+/// other fields can change between two requests, for example signed URLs.
+fn has_same_rows(one: &[Value], other: &[Value]) -> bool {
+    fn identity(row: &Value) -> &Value {
+        row.get("id").filter(|id| !id.is_null()).unwrap_or(row)
+    }
+    one.iter().map(identity).eq(other.iter().map(identity))
 }
 
 /// Returns the URL with `rel="next"` of a header `Link`.
@@ -436,7 +491,7 @@ fn position(document: &Document, found: &Found<'_>, parameters: &[Parameter]) ->
     if let Some(page) = find(&pages).filter(|page| is_number(page)) {
         let schema = schema_of(document, found, &page.wire);
         let number = |keyword: &str| schema.and_then(|schema| schema.get(keyword)?.as_u64());
-        let first = number("default").or_else(|| number("minimum")).unwrap_or(1);
+        let first = number("default").or_else(|| number("minimum"));
         return Some(Position::Page { argument: page.argument.clone(), first });
     }
     if let Some(offset) = find(&["offset", "skip", "startat"]).filter(|offset| is_number(offset)) {
@@ -474,6 +529,15 @@ mod tests {
         assert_eq!(next_link(header), Some("https://a/?page=3"));
         assert_eq!(next_link("<https://a/?page=9>; rel=next"), Some("https://a/?page=9"));
         assert_eq!(next_link(r#"<https://a/>; rel="last""#), None);
+    }
+
+    #[test]
+    fn rows_with_an_id_are_compared_by_the_id() {
+        let page = |id: u64, url: &str| [json!({"id": id, "url": url}), json!("a")];
+        assert!(has_same_rows(&page(1, "x"), &page(1, "y")));
+        assert!(!has_same_rows(&page(1, "x"), &page(2, "x")));
+        assert!(!has_same_rows(&page(1, "x"), &page(1, "x")[..1]));
+        assert!(!has_same_rows(&[json!({"id": null, "a": 1})], &[json!({"id": null, "a": 2})]));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 use url::Url;
 
 /// The name of the header with which an API recognizes a repeated request.
@@ -25,6 +25,12 @@ const RESERVED: &AsciiSet = &ENCODED
     .remove(b'*')
     .remove(b',')
     .remove(b';');
+
+/// The longest path of a request, in bytes. Servers reject shorter ones, and the HTTP client rejects 64 KiB.
+const MAX_PATH: usize = 32 << 10;
+
+/// How many layers of percent-encoding a path can have. The first one is that of the request.
+const MAX_LAYERS: usize = 8;
 
 /// The request of an operation, without arguments and credentials.
 #[derive(Clone, Debug)]
@@ -181,9 +187,7 @@ impl Template {
             let name: String = path[start + 1..].chars().take_while(|character| *character != '}').collect();
             return Err(format!("the path parameter `{name}` is missing"));
         }
-        if has_dot_segment(path) {
-            return Err("a path parameter must not contain a segment `.` or `..`".to_owned());
-        }
+        check_path(path)?;
         let mut url = self.server.clone();
         let base = url.path().trim_end_matches('/').to_owned();
         url.set_path(&format!("{base}/{}", path.trim_start_matches('/')));
@@ -354,21 +358,27 @@ impl Body {
     }
 }
 
-/// Returns whether a path has a segment `.` or `..`, also after its escapes are decoded: proxies decode `%2F`, some of
-/// them more than once, and some servers ignore the part of a segment after `;`.
-fn has_dot_segment(path: &str) -> bool {
+/// Rejects a path with a segment `.` or `..`, also after its escapes are decoded: proxies decode `%2F`, some of them
+/// more than once, and some servers ignore the part of a segment after `;`.
+///
+/// Length and layers have limits, because each layer of percent-encoding takes time in proportion to the length.
+fn check_path(path: &str) -> Result<(), String> {
+    if path.len() > MAX_PATH {
+        return Err(format!("the path parameters are too long: a path can have {MAX_PATH} bytes"));
+    }
     let mut path = path.to_owned();
-    loop {
+    for _ in 0..=MAX_LAYERS {
         let is_dots = |segment: &str| matches!(segment.split(';').next(), Some("." | ".."));
         if path.split(['/', '\\']).any(is_dots) {
-            return true;
+            return Err("a path parameter must not contain a segment `.` or `..`".to_owned());
         }
         let decoded = percent_decode_str(&path).decode_utf8_lossy().into_owned();
         if decoded == path {
-            return false;
+            return Ok(());
         }
         path = decoded;
     }
+    Err(format!("a path parameter must not have more than {} layers of percent-encoding", MAX_LAYERS - 1))
 }
 
 /// Returns the body of a form. Without a style, lists repeat the name of the field and objects are JSON.
@@ -396,6 +406,27 @@ fn form(value: &Value, styles: &[(String, Style, bool)]) -> Result<String, Strin
         pairs.extend(field.pairs(value)?);
     }
     Ok(pairs.join("&"))
+}
+
+/// Replaces numbers such as `3.0` by integers. JSON Schema accepts `3.0` as an integer, but many APIs do not.
+pub(crate) fn write_integers(value: &mut Value) {
+    match value {
+        Value::Number(number) => {
+            if let Some(integer) = integer(number) {
+                *number = integer;
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(write_integers),
+        Value::Object(members) => members.values_mut().for_each(write_integers),
+        Value::Null | Value::Bool(_) | Value::String(_) => {}
+    }
+}
+
+/// Returns a floating-point number as an integer, if the number has no fraction and fewer than 16 digits.
+fn integer(number: &Number) -> Option<Number> {
+    let value =
+        number.as_f64().filter(|value| number.is_f64() && value.fract() == 0.0 && value.abs() < 9e15)?;
+    format!("{value:.0}").parse::<i64>().ok().map(Into::into)
 }
 
 /// Returns a value as text: a string without quotes, any other value as JSON, and null as an empty text.
@@ -505,6 +536,29 @@ mod tests {
             assert!(template.fill(&arguments(&value)).is_err(), "{value}");
         }
         assert!(template.fill(&Map::new()).unwrap_err().contains("`color` is missing"));
+    }
+
+    #[test]
+    fn long_and_repeatedly_encoded_paths_are_rejected_at_once() {
+        let template = template("/colors/{color}", vec![parameter(Place::Path, Style::Simple, false)]);
+        let start = std::time::Instant::now();
+        let layers = |layers: usize| json!(format!("%{}", "25".repeat(layers)));
+        let error = template.fill(&arguments(&layers(100_000))).unwrap_err();
+        assert!(error.contains("too long"), "{error}");
+        let error = template.fill(&arguments(&layers(10_000))).unwrap_err();
+        assert!(error.contains("more than 7 layers"), "{error}");
+        assert!(start.elapsed() < std::time::Duration::from_secs(1), "{:?}", start.elapsed());
+        // `%25` has one layer: it is `%`, encoded once.
+        assert!(template.fill(&arguments(&layers(8))).is_err());
+        let request = template.fill(&arguments(&layers(7))).unwrap();
+        assert_eq!(request.url.path(), "/v1/colors/%2525252525252525");
+    }
+
+    #[test]
+    fn integers_are_written_without_a_fraction() {
+        let mut value = json!({"a": [3.0, -2.0, 2.5, 7, "3.0"], "b": 1e300, "c": u64::MAX, "d": 1e20});
+        write_integers(&mut value);
+        assert_eq!(value, json!({"a": [3, -2, 2.5, 7, "3.0"], "b": 1e300, "c": u64::MAX, "d": 1e20}));
     }
 
     #[test]

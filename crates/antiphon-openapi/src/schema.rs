@@ -21,12 +21,23 @@ pub(crate) struct Converter<'a> {
     waiting: Vec<String>,
     /// One line for each kind of loss.
     pub(crate) warnings: BTreeSet<String>,
+    /// Whether the converted schemas accept the same values as the schemas of the document.
+    is_exact: bool,
+    /// Whether this converter only computes `is_exact` for another converter.
+    is_trial: bool,
 }
 
 impl<'a> Converter<'a> {
     pub(crate) fn new(document: &'a Document, max_description: usize) -> Self {
-        let (names, waiting, warnings) = (BTreeMap::new(), Vec::new(), BTreeSet::new());
-        Self { document, max_description, names, waiting, warnings }
+        Self {
+            document,
+            max_description,
+            names: BTreeMap::new(),
+            waiting: Vec::new(),
+            warnings: BTreeSet::new(),
+            is_exact: true,
+            is_trial: false,
+        }
     }
 
     /// Converts a schema. Its references point to `#/$defs/…`.
@@ -60,7 +71,17 @@ impl<'a> Converter<'a> {
     }
 
     pub(crate) fn warn(&mut self, warning: impl Into<String>) {
+        self.is_exact = false;
         self.warnings.insert(warning.into());
+    }
+
+    /// Returns whether the conversion of a schema, and of the schemas to which it refers, is exact.
+    fn converts_exactly(&self, schema: &Value) -> bool {
+        let mut trial = Self::new(self.document, usize::MAX);
+        trial.is_trial = true;
+        trial.convert(schema);
+        trial.definitions();
+        trial.is_exact
     }
 
     /// Converts a schema. `read_only` contains the properties that other parts of an `allOf` make read-only.
@@ -80,6 +101,7 @@ impl<'a> Converter<'a> {
         let mut converted = Map::new();
         let mut read_only = read_only.clone();
         self.read_only_properties(schema, 0, &mut read_only);
+        self.is_exact &= read_only.is_empty();
         if let Some(local) = reference.and_then(|reference| self.reference(reference)) {
             converted.insert("$ref".into(), local.into());
         }
@@ -89,6 +111,10 @@ impl<'a> Converter<'a> {
             if !is_ignored {
                 self.keyword(keyword, value, schema, &read_only, &mut converted);
             }
+        }
+        if let Some(branches) = converted.shift_remove("oneOf") {
+            self.is_exact = false;
+            any_of(&mut converted, branches);
         }
         if schema.get("nullable") == Some(&Value::Bool(true)) {
             nullable(converted)
@@ -140,7 +166,10 @@ impl<'a> Converter<'a> {
         let kept = match keyword {
             "type" => types(value),
             "description" => value.as_str().map(|text| self.description(text).into()),
-            "title" | "format" | "contentEncoding" | "contentMediaType" => {
+            "title" | "contentEncoding" | "contentMediaType" => value.is_string().then(|| value.clone()),
+            "format" => {
+                // In JSON Schema 2020-12, a format does not restrict values.
+                self.is_exact = false;
                 value.is_string().then(|| value.clone())
             }
             "default" | "const" => Some(value.clone()),
@@ -190,6 +219,11 @@ impl<'a> Converter<'a> {
                 if let Some(tuple) = self.list(value, &BTreeSet::new()) {
                     converted.insert("prefixItems".into(), tuple);
                 }
+                return;
+            }
+            // A lost constraint makes these schemas match more values, so the server would reject valid values.
+            "not" | "if" if !self.is_trial && !self.converts_exactly(value) => {
+                self.warn(format!("`{keyword}` is dropped: the server cannot check all of its schema"));
                 return;
             }
             "items"
@@ -287,6 +321,17 @@ fn types(value: &Value) -> Option<Value> {
     }
 }
 
+/// Adds the branches of `oneOf` as `anyOf`. A converted branch can accept more values than the branch in the document,
+/// for example because the server does not check formats. With `oneOf`, the server would then reject values that match
+/// two branches.
+fn any_of(schema: &mut Map<String, Value>, branches: Value) {
+    if !schema.contains_key("anyOf") {
+        schema.insert("anyOf".into(), branches);
+    } else if let Some(parts) = schema.entry("allOf").or_insert_with(|| json!([])).as_array_mut() {
+        parts.push(json!({"anyOf": branches}));
+    }
+}
+
 /// Returns the schema of the same values and null.
 fn nullable(mut schema: Map<String, Value>) -> Value {
     if let Some(Value::Array(values)) = schema.get_mut("enum")
@@ -294,8 +339,7 @@ fn nullable(mut schema: Map<String, Value>) -> Value {
     {
         values.push(Value::Null);
     }
-    let combined =
-        ["$ref", "allOf", "anyOf", "oneOf", "not"].iter().any(|keyword| schema.contains_key(*keyword));
+    let combined = ["$ref", "allOf", "anyOf", "not"].iter().any(|keyword| schema.contains_key(*keyword));
     if combined {
         let mut outer = Map::new();
         for keyword in ["title", "description"] {
@@ -426,6 +470,74 @@ mod tests {
         assert_eq!(converted["required"], json!(["size"]));
         assert_eq!(converted["allOf"][1], json!({"required": ["name"]}));
         assert_eq!(definitions["Base"]["properties"], json!({"name": {"type": "string"}}));
+    }
+
+    /// Returns whether a converted schema accepts a value.
+    fn accepts(schemas: &Value, schema: &Value, value: &Value) -> bool {
+        let (mut converted, definitions, _) = convert("3.1.0", schemas, schema);
+        converted["$defs"] = Value::Object(definitions);
+        jsonschema::options().build(&converted).unwrap().is_valid(value)
+    }
+
+    #[test]
+    fn one_of_accepts_values_of_branches_that_lose_constraints() {
+        let schemas = json!({"Pet": {"type": "object", "required": ["name"]}});
+        let made = json!({"type": "string", "readOnly": true});
+        for (branches, value) in [
+            (json!([{"$ref": "x.yaml#/A"}, {"$ref": "x.yaml#/B"}]), json!({"name": "Rex"})),
+            (
+                json!([{"type": "string", "format": "date"}, {"type": "string", "format": "date-time"}]),
+                json!("2026-01-01"),
+            ),
+            (json!([{"type": "string", "pattern": "(?<x"}, {"type": "string"}]), json!("a")),
+            (
+                json!([{"properties": {"id": made}, "required": ["id"]}, {"properties": {"name": {}}}]),
+                json!({"name": "Rex"}),
+            ),
+            (json!([{"$ref": "#/components/schemas/Pet"}, {"type": "object"}]), json!({"name": "Rex"})),
+        ] {
+            assert!(accepts(&schemas, &json!({"oneOf": branches}), &value), "{branches}");
+            let both = json!({"oneOf": branches, "anyOf": [{}, {"type": "null"}], "allOf": [{}]});
+            assert!(accepts(&schemas, &both, &value), "{both}");
+        }
+        let (converted, _, _) = convert(
+            "3.1.0",
+            &schemas,
+            &json!({"oneOf": [{"type": "string"}], "anyOf": [{"minLength": 2}, {"minLength": 1}]}),
+        );
+        let (one, any) = (json!([{"type": "string"}]), json!([{"minLength": 2}, {"minLength": 1}]));
+        assert_eq!(converted, json!({"anyOf": any, "allOf": [{"anyOf": one}]}));
+    }
+
+    #[test]
+    fn not_and_if_are_dropped_if_their_schema_loses_constraints() {
+        let schemas = json!({
+            "Odd": {"type": "string", "pattern": "(?<x"},
+            "Loop": {"properties": {"next": {"not": {"$ref": "#/components/schemas/Loop"}}}},
+            "Word": {"enum": ["a", "b"]},
+        });
+        for (lost, value) in [
+            (json!({"$ref": "x.yaml#/A"}), json!(1)),
+            (json!({"$ref": "#/components/schemas/Odd"}), json!("a")),
+            (json!({"type": "string", "format": "date"}), json!("a")),
+            (json!({"required": ["id"], "properties": {"id": {"readOnly": true}}}), json!({"name": "Rex"})),
+            (json!({"oneOf": [{"type": "string"}, {"minLength": 2}]}), json!("ab")),
+        ] {
+            for schema in [json!({"not": lost}), json!({"if": lost, "then": false})] {
+                assert!(accepts(&schemas, &schema, &value), "{schema}");
+                let (_, _, warnings) = convert("3.1.0", &schemas, &schema);
+                assert!(warnings.iter().any(|it| it.contains("is dropped: the server")), "{warnings:?}");
+            }
+        }
+        for (exact, value) in [
+            (json!({"$ref": "#/components/schemas/Word"}), json!("a")),
+            (json!({"required": ["id"], "properties": {"id": {}}}), json!({"id": 1})),
+            (json!({"$ref": "#/components/schemas/Loop"}), json!({})),
+        ] {
+            for schema in [json!({"not": exact}), json!({"if": exact, "then": false})] {
+                assert!(!accepts(&schemas, &schema, &value), "{schema}");
+            }
+        }
     }
 
     #[test]

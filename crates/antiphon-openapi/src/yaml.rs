@@ -8,6 +8,9 @@ use crate::error::{Error, Result};
 /// The deepest nesting, which is that of the JSON parser.
 const MAX_DEPTH: usize = 128;
 
+/// The key with which a mapping inherits the members of another one.
+const MERGE: &str = "<<";
+
 /// Reads the first YAML document of a text.
 pub(crate) fn parse(text: &str) -> Result<Value> {
     let documents = YamlLoader::load_from_str(text).map_err(|error| Error::Yaml(error.to_string()))?;
@@ -34,8 +37,26 @@ fn json(yaml: &Yaml, depth: usize) -> Result<Value> {
         }
         Yaml::Hash(members) => {
             let mut object = Map::new();
+            let mut inherited = Vec::new();
             for (name, value) in members {
-                object.insert(key(name)?, json(value, depth + 1)?);
+                let (name, value) = (key(name)?, json(value, depth + 1)?);
+                if name == MERGE {
+                    match value {
+                        Value::Array(parents) => inherited.extend(parents),
+                        parent => inherited.push(parent),
+                    }
+                } else {
+                    object.insert(name, value);
+                }
+            }
+            // The mapping's own members take precedence, and then those of the first parent.
+            for parent in inherited {
+                let Value::Object(parent) = parent else {
+                    return Err(Error::Yaml(format!("the value of `{MERGE}` is not a mapping")));
+                };
+                for (name, value) in parent {
+                    object.entry(name).or_insert(value);
+                }
             }
             Value::Object(object)
         }
@@ -67,6 +88,18 @@ mod tests {
         let expected = json!([1, 2.5, "yes", null, "no"]);
         assert_eq!(parse(text).unwrap(), json!({"a": expected, "b": expected, "200": "ok"}));
         assert!(matches!(parse("a: [").unwrap_err(), Error::Yaml(_)));
+        assert!(matches!(parse("<<: 1").unwrap_err(), Error::Yaml(_)));
         assert!(matches!(parse("").unwrap_err(), Error::Yaml(_)));
+    }
+
+    #[test]
+    fn merge_keys_add_the_members_of_other_mappings() {
+        let text = "a: &a {x: 1, y: 1}\nb: &b\n  <<: *a\n  y: 2\nc:\n  z: 3\n  <<: [*b, {x: 9, w: 9}]\n";
+        let expected = json!({
+            "a": {"x": 1, "y": 1},
+            "b": {"x": 1, "y": 2},
+            "c": {"x": 1, "y": 2, "z": 3, "w": 9},
+        });
+        assert_eq!(parse(text).unwrap(), expected);
     }
 }

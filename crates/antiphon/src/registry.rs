@@ -368,6 +368,12 @@ impl Registry {
         self.resources.get(uri).or_else(also)
     }
 
+    /// Returns whether a resource or a template with this URI can be hidden from a request.
+    pub(crate) fn is_conditional_resource(&self, uri: &str) -> bool {
+        self.resource(uri).is_some_and(|resource| resource.for_apps || !resource.visible_if.is_always())
+            || self.template(uri, |template| !template.visible_if.is_always()).is_some()
+    }
+
     /// Returns the first visible template that `uri` matches, and the arguments of its function. Raw templates come last,
     /// because they can be those of another server.
     pub(crate) fn template(

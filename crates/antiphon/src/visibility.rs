@@ -9,13 +9,13 @@ use std::{
 use antiphon_transport::identity::Identity;
 use rmcp::{
     RoleServer,
-    model::{ClientCapabilities, Implementation, ProtocolVersion},
+    model::{ClientCapabilities, Extensions, Implementation, ProtocolVersion},
     service::RequestContext,
 };
 
 use crate::{
     error::Capability,
-    run::client::{declares, has_session},
+    run::client::{Added, declares, has_session},
 };
 
 /// The caller and the client of a request. The conditions of [`Tool::visible_if`](crate::Tool::visible_if) read it.
@@ -110,9 +110,10 @@ impl<'a> RequestInfo<'a> {
         Some(&self.parts()?.headers)
     }
 
-    /// Returns a value that your middleware added to the extensions of the HTTP request.
+    /// Returns a value that your middleware added to the request: a [layer](crate::ServerBuilder::layer), or else a layer
+    /// of the HTTP router. See [`Ctx::extension`](crate::Ctx::extension).
     pub fn extension<T: Send + Sync + 'static>(&self) -> Option<&T> {
-        self.parts()?.extensions.get()
+        added(&self.context.extensions)
     }
 
     /// Returns the identity of the caller, if an authentication layer has added one.
@@ -141,6 +142,12 @@ impl fmt::Debug for RequestInfo<'_> {
             .field("protocol_revision", &self.protocol_revision())
             .finish_non_exhaustive()
     }
+}
+
+/// Returns the value of type `T` that middleware has added to a request.
+pub(crate) fn added<T: Send + Sync + 'static>(extensions: &Extensions) -> Option<&T> {
+    let of_layers = extensions.get::<Added>().and_then(|added| added.0.get());
+    of_layers.or_else(|| extensions.get::<http::request::Parts>()?.extensions.get())
 }
 
 type Condition = Box<dyn Fn(&RequestInfo<'_>) -> bool + Send + Sync>;

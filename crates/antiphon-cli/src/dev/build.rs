@@ -13,7 +13,10 @@ use tokio::{
     sync::mpsc,
 };
 
-use super::watch::{ChangedDuringBuilds, Files};
+use super::{
+    server::Group,
+    watch::{ChangedDuringBuilds, Files},
+};
 
 /// The maximum number of lines of a failed build that are reported to the host.
 const REPORTED: usize = 100;
@@ -133,15 +136,16 @@ impl Build {
     pub(super) async fn build(&self) -> Result<Vec<String>, String> {
         let [program, arguments @ ..] = self.words.as_slice() else { return Ok(Vec::new()) };
         let mut command = Command::new(program);
-        command.args(arguments).current_dir(&self.folder).kill_on_drop(true);
+        command.args(arguments).current_dir(&self.folder);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().map_err(|error| format!("cannot start `{program}`: {error}"))?;
-        let (Some(out), Some(err)) = (child.stdout.take(), child.stderr.take()) else {
+        let mut group =
+            Group::spawn(&mut command).map_err(|error| format!("cannot start `{program}`: {error}"))?;
+        let (Some(out), Some(err)) = (group.child.stdout.take(), group.child.stderr.take()) else {
             return Err("the build has no pipe for its output".into());
         };
         let is_cargo = self.command.is_empty();
         let (out, err) = tokio::join!(read(out, !is_cargo), read(err, true));
-        let status = child.wait().await.map_err(|error| format!("the build did not end: {error}"))?;
+        let status = group.child.wait().await.map_err(|error| format!("the build did not end: {error}"))?;
         if !status.success() {
             let output = if is_cargo { err } else { [out, err].concat() };
             return Err(format!("the build failed ({status})\n{}", excerpt(&output)));

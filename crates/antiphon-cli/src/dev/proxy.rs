@@ -3,7 +3,7 @@
 //! Requests are forwarded one by one, and not whole connections. So a client can keep its connection while the server
 //! behind it is replaced.
 
-use std::{net::SocketAddr, process::Stdio, sync::Arc, time::Duration};
+use std::{net::SocketAddr, pin::Pin, process::Stdio, sync::Arc, time::Duration};
 
 use anyhow::Result;
 use axum::{
@@ -15,14 +15,13 @@ use axum::{
 };
 use tokio::{
     net::{TcpListener, TcpStream},
-    process::Child,
     sync::{mpsc, watch},
     time::timeout,
 };
 
 use super::{
     build::{Built, Event},
-    server::Program,
+    server::{Group, Program},
 };
 
 /// The maximum time until a new server listens.
@@ -63,63 +62,98 @@ pub(super) async fn run(
     let client = client.no_gzip().no_brotli().no_zstd().no_deflate().build()?;
     let router = Router::new().fallback(forward).with_state(Forward { client, targets });
     tokio::spawn(async move { axum::serve(listener, router).await });
-    let mut current: Option<Child> = None;
+    let mut current: Option<Group> = None;
+    let mut starting: Option<Pin<Box<dyn Future<Output = Started> + Send + '_>>> = None;
     // After a failed start, the same program is started again: the cause can be outside the program.
     let mut failed = false;
     loop {
-        let event = tokio::select! {
-            event = builds.recv() => event,
-            status = exit(&mut current) => {
+        let happened = tokio::select! {
+            event = builds.recv() => match event {
+                Some(event) => Happened::Build(event),
+                None => return Ok(()),
+            },
+            started = next(&mut starting) => Happened::Started(started),
+            status = exit(&mut current) => Happened::Stopped(status),
+        };
+        let why = match happened {
+            Happened::Stopped(status) => {
                 current = None;
-                let why = format!("the server stopped ({status}); `antiphon dev` starts it again after the next change");
+                let why = format!(
+                    "the server stopped ({status}); `antiphon dev` starts it again after the next change"
+                );
                 eprintln!("antiphon dev: {why}");
-                target.send_replace(Target::Absent(why.into()));
+                // A new server is about to listen.
+                let next = if starting.is_some() { Target::Wait } else { Target::Absent(why.into()) };
+                target.send_replace(next);
                 continue;
             }
-        };
-        let why = match event {
-            None => return Ok(()),
-            Some(Event::Started) => {
+            Happened::Build(Event::Started) => {
                 if current.is_none() {
                     target.send_replace(Target::Wait);
                 }
                 continue;
             }
-            Some(Event::Failed(why)) => why,
-            Some(Event::Built(Built { is_new: false, .. })) if current.is_some() && !failed => continue,
-            Some(Event::Built(Built { command, .. })) => match start(program, &command).await {
-                Ok((process, address)) => {
-                    failed = false;
-                    target.send_replace(Target::Server(address));
-                    if let Some(previous) = current.replace(process) {
-                        eprintln!("antiphon dev: replaced the server");
-                        tokio::spawn(stop(previous));
+            Happened::Build(Event::Failed(why)) => why,
+            Happened::Build(Event::Built(Built { is_new: false, .. }))
+                if starting.is_some() || current.is_some() && !failed =>
+            {
+                continue;
+            }
+            Happened::Build(Event::Built(Built { command, .. })) => {
+                // This kills a process that has not listened yet.
+                starting = Some(Box::pin(async move { start(program, &command).await }));
+                continue;
+            }
+            Happened::Started(started) => {
+                starting = None;
+                failed = started.is_err();
+                match started {
+                    Ok((process, address)) => {
+                        target.send_replace(Target::Server(address));
+                        if let Some(previous) = current.replace(process) {
+                            eprintln!("antiphon dev: replaced the server");
+                            tokio::spawn(stop(previous));
+                        }
+                        continue;
                     }
-                    continue;
+                    Err(why) => format!("the new server did not start: {why}"),
                 }
-                Err(why) => {
-                    failed = true;
-                    format!("the new server did not start: {why}")
-                }
-            },
+            }
         };
         let kept = if current.is_some() { "; the previous server keeps running" } else { "" };
         eprintln!("antiphon dev: {}{kept}", why.lines().next().unwrap_or_default());
-        if current.is_none() {
+        if current.is_none() && starting.is_none() {
             target.send_replace(Target::Absent(why.into()));
         }
     }
 }
 
+/// A server that listens on an address, or the reason why the server did not start.
+type Started = Result<(Group, SocketAddr), String>;
+
+enum Happened {
+    Build(Event),
+    Started(Started),
+    /// The current server has ended with this status.
+    Stopped(String),
+}
+
+async fn next(starting: &mut Option<Pin<Box<dyn Future<Output = Started> + Send + '_>>>) -> Started {
+    match starting {
+        Some(starting) => starting.await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Starts a server on a free port, and waits until it listens.
-async fn start(program: &Program, command: &[String]) -> Result<(Child, SocketAddr), String> {
+async fn start(program: &Program, command: &[String]) -> Started {
     let failed = |error: std::io::Error| error.to_string();
     // The port is free again when the listener is dropped.
     let listener = TcpListener::bind("127.0.0.1:0").await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     drop(listener);
     let mut command = program.command(command, Some(&address.to_string())).map_err(failed)?;
-    let mut child = command.stdin(Stdio::null()).stdout(std::io::stderr()).spawn().map_err(failed)?;
+    let mut group = Group::spawn(command.stdin(Stdio::null()).stdout(std::io::stderr())).map_err(failed)?;
     let listens = async {
         while TcpStream::connect(address).await.is_err() {
             tokio::time::sleep(RETRY).await;
@@ -127,13 +161,13 @@ async fn start(program: &Program, command: &[String]) -> Result<(Child, SocketAd
     };
     tokio::select! {
         listening = timeout(START, listens) => match listening {
-            Ok(()) => Ok((child, address)),
+            Ok(()) => Ok((group, address)),
             Err(_) => Err(format!(
                 "the process does not listen on {address} after {START:?}; read the address from the variable ADDRESS, or \
                  write `{{address}}` in its command"
             )),
         },
-        status = child.wait() => {
+        status = group.child.wait() => {
             let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
             Err(format!("the process stopped ({status}); its standard error output can contain the reason"))
         }
@@ -141,24 +175,21 @@ async fn start(program: &Program, command: &[String]) -> Result<(Child, SocketAd
 }
 
 /// Stops a server. It can complete its requests first.
-async fn stop(mut child: Child) {
+async fn stop(mut group: Group) {
     #[cfg(unix)]
-    if let Some(id) = child.id() {
-        let mut kill = tokio::process::Command::new("kill");
-        kill.args(["-TERM", &id.to_string()]).stderr(Stdio::null());
-        if kill.status().await.is_ok_and(|status| status.success())
-            && timeout(DRAIN, child.wait()).await.is_ok()
-        {
-            return;
-        }
+    if group.terminate() {
+        let _ = timeout(DRAIN, group.child.wait()).await;
     }
-    let _ = child.kill().await;
+    #[cfg(not(unix))]
+    let _ = group.child.kill().await;
 }
 
 /// Waits until the current server exits.
-async fn exit(current: &mut Option<Child>) -> String {
+async fn exit(current: &mut Option<Group>) -> String {
     match current {
-        Some(child) => child.wait().await.map_or_else(|error| error.to_string(), |status| status.to_string()),
+        Some(group) => {
+            group.child.wait().await.map_or_else(|error| error.to_string(), |status| status.to_string())
+        }
         None => std::future::pending().await,
     }
 }

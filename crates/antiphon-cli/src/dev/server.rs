@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
-use tokio::process::Command;
+use tokio::process::{Child, Command};
 
 /// The variable from which servers read their encryption keys.
 const KEYS: &str = "ANTIPHON_KEYS";
@@ -45,7 +45,6 @@ impl Program {
         if let Some(address) = address {
             command.env("ADDRESS", address);
         }
-        command.kill_on_drop(true);
         Ok(command)
     }
 
@@ -56,6 +55,51 @@ impl Program {
         let copy = tempfile::Builder::new().suffix(".exe").tempfile_in(copies.path())?;
         std::fs::copy(program, copy.path())?;
         Ok(copy.into_temp_path().keep()?)
+    }
+}
+
+/// A process, and on Unix also the processes that it has started. Drop kills all of them.
+#[derive(Debug)]
+pub(super) struct Group {
+    pub(super) child: Child,
+    /// The ID of the process group.
+    #[cfg(unix)]
+    id: Option<u32>,
+}
+
+impl Group {
+    /// Starts a process in a new process group.
+    pub(super) fn spawn(command: &mut Command) -> std::io::Result<Self> {
+        #[cfg(unix)]
+        command.process_group(0);
+        let child = command.kill_on_drop(true).spawn()?;
+        Ok(Self {
+            #[cfg(unix)]
+            id: child.id(),
+            child,
+        })
+    }
+
+    /// Asks the processes to end. Returns whether the signal was sent.
+    #[cfg(unix)]
+    pub(super) fn terminate(&self) -> bool {
+        self.signal("-TERM")
+    }
+
+    #[cfg(unix)]
+    fn signal(&self, signal: &str) -> bool {
+        let Some(id) = self.id else { return false };
+        let mut kill = std::process::Command::new("kill");
+        kill.args([signal, "--", &format!("-{id}")]).stderr(std::process::Stdio::null());
+        kill.status().is_ok_and(|status| status.success())
+    }
+}
+
+#[cfg(unix)]
+impl Drop for Group {
+    fn drop(&mut self) {
+        // The group exists as long as one of its processes.
+        self.signal("-KILL");
     }
 }
 

@@ -8,7 +8,6 @@ use std::{
 
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader},
-    process::Child,
     sync::mpsc,
     task::JoinHandle,
     time::{Instant, timeout},
@@ -18,7 +17,7 @@ use super::{
     build::{Built, Event},
     message::{self, Kind, Message},
     relay::{Greeting, Outgoing, Relay},
-    server::Program,
+    server::{Group, Program},
 };
 
 /// The maximum time for a new server to answer the handshake.
@@ -284,30 +283,26 @@ async fn passed(time: Option<Instant>) {
 
 /// A server process and its lines.
 struct Process {
-    child: Child,
+    group: Group,
     input: mpsc::UnboundedSender<String>,
     output: mpsc::UnboundedReceiver<String>,
 }
 
 impl Process {
     fn start(mut command: tokio::process::Command) -> std::io::Result<Self> {
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+        let mut group = Group::spawn(command.stdin(Stdio::piped()).stdout(Stdio::piped()))?;
+        let (Some(input), Some(output)) = (group.child.stdin.take(), group.child.stdout.take()) else {
             return Err(std::io::Error::other("the server has no pipe for its standard input or output"));
         };
         let (input, _) = writer(input);
-        Ok(Self { child, input, output: lines(output) })
+        Ok(Self { group, input, output: lines(output) })
     }
 
     /// Closes the input, and waits until the process exits. Kills it after a timeout.
     async fn end(self) -> Option<ExitStatus> {
-        let Self { mut child, input, output } = self;
+        let Self { mut group, input, output } = self;
         drop((input, output));
-        if let Ok(status) = timeout(EXIT, child.wait()).await {
-            return status.ok();
-        }
-        let _ = child.kill().await;
-        None
+        timeout(EXIT, group.child.wait()).await.ok()?.ok()
     }
 }
 

@@ -393,11 +393,29 @@ async fn server_over_http_that_did_not_start_is_started_again_after_the_next_bui
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn change_replaces_a_server_over_http_that_never_listens() {
+    let project = Project::new("hello --http \"$ADDRESS\"");
+    let server = std::fs::read_to_string(project.path().join("server.sh")).unwrap();
+    project
+        .0
+        .write("server.sh", &format!("if grep -q 22 built; then echo 22 >> starts; sleep 600; fi\n{server}"));
+    let (_child, url) = listen(project.dev(HTTP), project.path()).await;
+    reqwest::get(&url).await.unwrap();
+    project.change("22");
+    until("a server that does not listen", || project.starts() == "1\n22\n").await;
+    project.change("333");
+    until("a new server", || project.stderr().contains("replaced the server")).await;
+    assert_eq!(project.starts(), "1\n22\n333\n", "{}", project.stderr());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn signal_that_ends_dev_ends_its_server() {
     for name in ["-TERM", "-HUP"] {
         let project = Project::new("hello --http \"$ADDRESS\"");
         let server = std::fs::read_to_string(project.path().join("server.sh")).unwrap();
-        project.0.write("server.sh", &format!("echo \"$ADDRESS\" > address\n{server}"));
+        // The server is a child of the shell.
+        let server = server.replace("exec ", "");
+        project.0.write("server.sh", &format!("echo \"$ADDRESS\" > address\n{server}exit $?\n"));
         let (mut dev, url) = listen(project.dev(HTTP), project.path()).await;
         // This request waits for the server.
         reqwest::get(&url).await.unwrap();

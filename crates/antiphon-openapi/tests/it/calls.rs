@@ -128,6 +128,19 @@ async fn large_and_slow_responses_are_tool_errors() {
 }
 
 #[tokio::test]
+async fn a_large_response_to_a_request_with_effects_does_not_advise_a_second_request() {
+    let api = Api::start(|_| text(201, "x".repeat(10_000))).await;
+    let openapi = document(json!({"/a": {"post": {"operationId": "makeA"}}}))
+        .with_base_url(&api.url)
+        .with_limits(HttpLimits::new().with_response_bytes(9_999));
+    let talk = call(&serve(&openapi), "make_a", json!({})).await;
+    assert!(talk.is_error() && talk.text().contains("larger than 9999 bytes"), "{}", talk.text());
+    assert!(talk.text().contains("can have had its effect"), "{}", talk.text());
+    assert!(!talk.text().contains("request fewer"), "{}", talk.text());
+    assert_eq!(api.received().len(), 1);
+}
+
+#[tokio::test]
 async fn redirects_stay_on_the_server() {
     let other = Api::ok().await;
     let elsewhere = other.url.clone();

@@ -66,13 +66,43 @@ fn a_body_that_is_not_flat_is_one_argument() {
     let body = |schema: Value| json!({"requestBody": {"content": {"application/json": {"schema": schema}}}});
     for schema_of_body in [
         json!({"type": "array", "items": {"type": "string"}}),
-        json!({"oneOf": [{"type": "object"}, {"type": "string"}]}),
+        json!({"anyOf": [{"type": "object"}, {"type": "string"}]}),
         json!({"type": "object", "required": ["a"], "properties": {"a": {"type": "string"}}}),
         json!({"type": "object", "properties": {"a b": {"type": "string"}}}),
     ] {
         let api = api(json!({"/": {"post": body(schema_of_body.clone())}}));
         assert_eq!(schema(&api, 0)["properties"], json!({"body": schema_of_body}));
     }
+}
+
+#[test]
+fn a_body_with_keywords_beside_its_reference_is_one_argument() {
+    let base = json!({"type": "object", "properties": {"a": {"type": "string"}}});
+    let body = |version: &str, schema: Value| {
+        let schemas = json!({"Base": base, "Alias": {
+            "$ref": "#/components/schemas/Base", "properties": {"b": {"type": "string"}}, "required": ["b"],
+        }});
+        let body = json!({"required": true, "content": {"application/json": {"schema": schema}}});
+        let document = json!({
+            "openapi": version,
+            "paths": {"/": {"post": {"requestBody": body}}},
+            "components": {"schemas": schemas},
+        });
+        schema(&OpenApi::from_value(document).unwrap().with_base_url("https://api.example.com"), 0)
+    };
+    let beside = json!({
+        "$ref": "#/components/schemas/Base", "properties": {"b": {"type": "string"}}, "required": ["b"],
+    });
+    let whole = body("3.1.0", beside.clone());
+    let both = json!({"$ref": "#/$defs/Base", "properties": {"b": {"type": "string"}}, "required": ["b"]});
+    assert_eq!(whole["properties"], json!({"body": both}));
+    assert_eq!(whole["$defs"], json!({"Base": base}));
+    let whole = body("3.1.0", json!({"$ref": "#/components/schemas/Alias"}));
+    assert_eq!(whole["properties"], json!({"body": {"$ref": "#/$defs/Alias"}}));
+    // Annotations do not restrict the body, and OpenAPI 3.0 ignores keywords beside a reference.
+    let described = json!({"$ref": "#/components/schemas/Base", "description": "A thing", "x-order": 1});
+    assert_eq!(body("3.1.0", described)["properties"], base["properties"]);
+    assert_eq!(body("3.0.3", beside)["properties"], base["properties"]);
 }
 
 #[test]
@@ -116,6 +146,21 @@ fn an_operation_that_cannot_be_a_tool_does_not_affect_the_others() {
     let refused = |api: OpenApi| api.tools().unwrap().report.refused.len();
     assert_eq!(refused(api.clone().with_paths(["/f"])), 1);
     assert_eq!(refused(api.with_operations(["works"])), 0);
+}
+
+#[test]
+fn a_path_with_a_query_is_refused() {
+    let api = api(json!({
+        "/b/{key}?tagging": {"delete": {}},
+        "/s?q={q}": {"get": {}},
+        "/files/{id}#share-{how}": {"get": {}},
+    }));
+    let refused = api.tools().unwrap().report.refused;
+    let operations: Vec<&str> = refused.iter().map(|it| it.operation.as_str()).collect();
+    assert_eq!(operations, ["DELETE /b/{key}?tagging", "GET /s?q={q}"]);
+    assert!(refused.iter().all(|it| it.reason.contains("query")), "{refused:?}");
+    // A request does not contain the fragment.
+    assert_eq!(schema(&api, 0)["properties"], json!({"id": {"type": "string"}}));
 }
 
 #[test]
@@ -212,4 +257,10 @@ fn documents_in_yaml_are_read() {
     let openapi = OpenApi::parse_yaml(text).unwrap().with_base_url("https://api.example.com");
     assert_eq!(openapi.tools().unwrap().tools[0].name(), "list_pets");
     assert!(matches!(OpenApi::parse("{"), Err(Error::Json(_))));
+
+    let text = "openapi: 3.1.0\nx-common: &common\n  summary: Lists pets\npaths:\n  /pets:\n    get:\n      <<: *common\n      operationId: listPets\n";
+    let openapi = OpenApi::parse_yaml(text).unwrap().with_base_url("https://api.example.com");
+    let tool = &openapi.tools().unwrap().tools[0];
+    assert_eq!(tool.name(), "list_pets");
+    assert_eq!(tool.definition().description.as_deref(), Some("Lists pets"));
 }

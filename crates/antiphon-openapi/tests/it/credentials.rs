@@ -4,7 +4,7 @@ use antiphon::{
     http::HttpConfig,
     testing::{Client, Revision},
 };
-use antiphon_openapi::{Credential, HeaderName, OpenApi};
+use antiphon_openapi::{Credential, HeaderName, HttpLimits, OpenApi};
 use axum::response::IntoResponse as _;
 use serde_json::{Value, json};
 
@@ -107,6 +107,51 @@ async fn an_encoded_credential_is_in_no_result_or_error() {
                 assert!(!forms.iter().any(|form| text.contains(form)), "{body}: {text}");
             }
             assert!(talk.text().contains("[credential]"), "{body}: {}", talk.text());
+        }
+    }
+}
+
+#[tokio::test]
+async fn no_part_of_a_credential_is_at_the_end_of_a_cut_error() {
+    let api = Api::start(|_| text(500, format!("0123456789{SECRET} and more"))).await;
+    let scheme = json!({"type": "apiKey", "in": "query", "name": "api_key"});
+    let openapi = guarded(&api, scheme)
+        .with_credential("key", Credential::token(SECRET))
+        .with_limits(HttpLimits::new().with_error_bytes(20));
+    let talk = call(&serve(&openapi), "get_a", json!({})).await;
+    assert_eq!(talk.text(), "GET /a failed with HTTP 500: 0123456789");
+}
+
+#[test]
+fn parameters_of_all_security_schemes_are_no_arguments() {
+    let parameters = json!([
+        {"name": "api_key", "in": "query", "schema": {"type": "string"}},
+        {"name": "q", "in": "query", "schema": {"type": "string"}},
+    ]);
+    let document = json!({
+        "openapi": "3.1.0",
+        "servers": [{"url": "https://api.example.com"}],
+        "security": [{"key": []}, {"oauth": []}],
+        "paths": {
+            "/a": {"get": {"parameters": parameters}},
+            "/b": {"get": {"parameters": parameters, "servers": [{"url": "https://other.example"}]}},
+        },
+        "components": {"securitySchemes": {
+            "key": {"type": "apiKey", "in": "query", "name": "api_key"},
+            "oauth": {"type": "oauth2", "flows": {}},
+        }},
+    });
+    let openapi = OpenApi::from_value(document).unwrap();
+    for openapi in [
+        openapi.clone().with_credential("key", Credential::token(SECRET)),
+        openapi.clone().with_credential("oauth", Credential::token(SECRET)),
+        openapi,
+    ] {
+        let tools = openapi.tools().unwrap().tools;
+        assert_eq!(tools.len(), 2);
+        for tool in tools {
+            let properties = &tool.definition().input_schema["properties"];
+            assert_eq!(*properties, json!({"q": {"type": "string"}}), "{}", tool.name());
         }
     }
 }

@@ -122,8 +122,72 @@ async fn numbered_pages_are_read_until_one_is_not_full() {
     let openapi = document(rows(&[("page", "integer"), ("per_page", "integer")], &list(), json!({})));
     let talk = read(openapi, &api, PageLimits::new(), json!({"per_page": 4})).await;
     assert_eq!(count(&talk), 9);
-    assert_eq!(api.received().len(), 3);
-    assert_eq!(api.received()[1].target, "/rows?page=2&per_page=4");
+    // The document does not state the number of the first page, so the second request asks for page 1.
+    let received = api.received();
+    let targets: Vec<&str> = received.iter().map(|it| it.target.as_str()).collect();
+    assert_eq!(
+        targets,
+        ["/rows?per_page=4", "/rows?page=1&per_page=4", "/rows?page=2&per_page=4", "/rows?page=3&per_page=4"]
+    );
+}
+
+#[tokio::test]
+async fn pages_that_start_at_zero_are_all_read() {
+    let api = Api::start(|received| {
+        let page: u64 = query(received, "page").map_or(0, |page| page.parse().unwrap());
+        let rows = if page < 3 { ids(page * 2..page * 2 + 2) } else { Vec::new() };
+        axum::Json(rows).into_response()
+    })
+    .await;
+    let openapi = document(rows(&[("page", "integer")], &list(), json!({})));
+    let talk = read(openapi, &api, PageLimits::new(), json!({})).await;
+    assert_eq!(count(&talk), 6);
+    assert!(!is_incomplete(&talk), "{}", talk.text());
+    assert_eq!(api.received().len(), 4);
+}
+
+#[tokio::test]
+async fn a_page_size_above_the_maximum_of_the_api_does_not_end_the_rows() {
+    let api = Api::start(|received| {
+        let number = |name: &str| query(received, name).map(|number| number.parse::<u64>().unwrap());
+        let size = number("per_page").unwrap().min(100);
+        let start = number("offset").unwrap_or_else(|| (number("page").unwrap_or(1) - 1) * size);
+        axum::Json(ids(start.min(250)..(start + size).min(250))).into_response()
+    })
+    .await;
+    for parameter in ["page", "offset"] {
+        let parameters = [(parameter, "integer"), ("per_page", "integer")];
+        let openapi = document(rows(&parameters, &list(), json!({})));
+        let talk = read(openapi, &api, PageLimits::new(), json!({"per_page": 500})).await;
+        assert_eq!(count(&talk), 250, "{parameter}");
+        assert!(!is_incomplete(&talk), "{}", talk.text());
+    }
+}
+
+#[tokio::test]
+async fn a_short_page_is_the_last_if_the_document_declares_a_link_to_the_next() {
+    let api = Api::start(|_| axum::Json(ids(0..3)).into_response()).await;
+    let parameters = [("page", "integer"), ("per_page", "integer")];
+    let openapi = document(rows(&parameters, &list(), json!({"Link": {"schema": {"type": "string"}}})));
+    let talk = read(openapi, &api, PageLimits::new(), json!({"per_page": 10})).await;
+    assert_eq!(count(&talk), 3);
+    assert_eq!(api.only().target, "/rows?per_page=10");
+}
+
+#[tokio::test]
+async fn a_page_number_can_have_a_fraction_of_zero() {
+    let api = Api::start(|received| {
+        let page: u64 = query(received, "page").unwrap().parse().unwrap();
+        let rows = if page < 5 { ids(page * 2..page * 2 + 2) } else { Vec::new() };
+        axum::Json(rows).into_response()
+    })
+    .await;
+    let openapi = document(rows(&[("page", "integer")], &list(), json!({})));
+    let talk = read(openapi, &api, PageLimits::new(), json!({"page": 3.0})).await;
+    assert_eq!(count(&talk), 4);
+    let received = api.received();
+    let targets: Vec<&str> = received.iter().map(|it| it.target.as_str()).collect();
+    assert_eq!(targets, ["/rows?page=3", "/rows?page=4", "/rows?page=5"]);
 }
 
 #[tokio::test]
@@ -276,7 +340,7 @@ async fn an_api_that_ignores_the_page_does_not_repeat_rows() {
     let talk = read(openapi, &api, PageLimits::new(), json!({})).await;
     assert_eq!(count(&talk), 5);
     assert!(talk.text().contains("page 2 has the same rows"), "{}", talk.text());
-    assert_eq!(api.received().len(), 2);
+    assert_eq!(api.received().len(), 3);
 }
 
 #[tokio::test]

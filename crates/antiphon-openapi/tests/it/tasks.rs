@@ -3,9 +3,13 @@
 use std::time::Duration;
 
 use antiphon_openapi::{HttpLimits, OpenApi};
+use axum::{
+    http::{StatusCode, header},
+    response::{IntoResponse as _, Response},
+};
 use serde_json::{Value, json};
 
-use crate::api::{Api, call_task, document, serve_tasks, silence};
+use crate::api::{Api, call_task, document, serve_tasks, silence, text};
 
 /// An operation of an API that does not answer within the time limit.
 fn impatient(api: &Api, method: &str, parameters: Value) -> OpenApi {
@@ -25,6 +29,44 @@ async fn a_task_does_not_repeat_a_request_whose_outcome_is_unknown() {
         assert_eq!(result["isError"], true, "{result}");
         assert!(result.to_string().contains("can have had its effect"), "{result}");
         assert_eq!(api.received().len(), 1, "{method}");
+    }
+}
+
+fn redirect(status: u16, location: &'static str) -> Response {
+    (StatusCode::from_u16(status).unwrap(), [(header::LOCATION, location)]).into_response()
+}
+
+#[tokio::test]
+async fn a_redirect_after_a_request_with_effects_is_not_followed() {
+    for status in [301, 302, 303] {
+        for location in ["/b", "https://elsewhere.example/b"] {
+            let api = Api::start(move |_| redirect(status, location)).await;
+            let server = serve_tasks(&impatient(&api, "post", json!([])));
+            let (_, result) = call_task(&server, "change", json!({})).await;
+            assert_eq!(result["isError"], true, "{result}");
+            let result = result.to_string();
+            assert!(result.contains(&format!("HTTP {status}")), "{result}");
+            assert!(result.contains("can have had its effect"), "{result}");
+            assert_eq!(api.received().len(), 1, "{status} {location}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_redirect_that_repeats_a_request_is_followed() {
+    for status in [307, 308] {
+        let api = Api::start(move |received| match received.target.as_str() {
+            "/a" => redirect(status, "/b"),
+            _ => text(201, ""),
+        })
+        .await;
+        let server = serve_tasks(&impatient(&api, "post", json!([])));
+        let (_, result) = call_task(&server, "change", json!({})).await;
+        assert!(result.to_string().contains("HTTP 201"), "{result}");
+        let received = api.received();
+        let sent: Vec<(&str, &str)> =
+            received.iter().map(|it| (it.method.as_str(), it.target.as_str())).collect();
+        assert_eq!(sent, [("POST", "/a"), ("POST", "/b")]);
     }
 }
 

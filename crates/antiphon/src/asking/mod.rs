@@ -169,16 +169,17 @@ impl Asking {
     }
 
     /// Waits a few seconds until a new task asks a question or ends. The model of a client without tasks then reads the
-    /// question or the result in the first response, and does not have to call `task_result`.
-    pub(crate) async fn first_step(
-        &self,
-        tasks: &Arc<Tasks>,
-        owner: &Owner,
-        view: TaskView,
-    ) -> Result<TaskView> {
+    /// question or the result in the first response, and does not have to call `task_result`. If the task cannot be
+    /// read, this method returns `view`: the response must contain the ID of the task.
+    pub(crate) async fn first_step(&self, tasks: &Arc<Tasks>, owner: &Owner, view: TaskView) -> TaskView {
         let limit = FIRST_STEP.min(self.policy.hand_over_after);
-        let begun = view.clone();
-        Ok(settled(tasks, owner, view, &BTreeSet::new(), limit).await?.unwrap_or(begun))
+        match settled(tasks, owner, view.clone(), &BTreeSet::new(), limit).await {
+            Ok(settled) => settled.unwrap_or(view),
+            Err(error) => {
+                tracing::warn!(%error, "the first step of a task could not be read");
+                view
+            }
+        }
     }
 
     /// Returns whether the server has a web page for answers.

@@ -178,11 +178,7 @@ impl Ctx {
     /// # }
     /// ```
     pub fn extension<T: Send + Sync + 'static>(&self) -> Option<&T> {
-        let extensions = self.run.client.extensions();
-        if let Some(value) = extensions.get::<crate::run::client::Added>().and_then(|added| added.0.get()) {
-            return Some(value);
-        }
-        extensions.get::<http::request::Parts>()?.extensions.get()
+        crate::visibility::added(self.run.client.extensions())
     }
 
     /// Returns the value of type `T` that you added to the server with

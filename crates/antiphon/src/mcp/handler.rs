@@ -480,7 +480,7 @@ impl ServerHandler for Handler {
             );
             return Err(ErrorData::invalid_params(message, None));
         }
-        let is_visible = !self.hides_resource(&request.uri, &context);
+        let is_visible = self.sees_resource(&request.uri, &context);
         session.set(Setting::Subscribed { uri: request.uri, is_visible }).await
     }
 
@@ -571,7 +571,15 @@ impl ServerHandler for Handler {
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        self.session(&context.extensions).forward(&self.service.runtime.changes, context.peer);
+        let service = Arc::downgrade(&self.service);
+        let is_conditional = move |uri: &str| {
+            service.upgrade().is_none_or(|service| service.registry().is_conditional_resource(uri))
+        };
+        self.session(&context.extensions).forward(
+            &self.service.runtime.changes,
+            context.peer,
+            is_conditional,
+        );
     }
 
     async fn on_custom_request(

@@ -155,12 +155,16 @@ impl Handler {
 
     /// Returns whether a resource or a template has this URI, and the request can see none of them.
     pub(super) fn hides_resource(&self, uri: &str, context: &RequestContext<RoleServer>) -> bool {
+        let registry = self.service.registry();
+        let exists = registry.resource(uri).is_some() || registry.template(uri, |_| true).is_some();
+        exists && !self.sees_resource(uri, context)
+    }
+
+    /// Returns whether a resource or a template has this URI, and the request can see one of them.
+    pub(super) fn sees_resource(&self, uri: &str, context: &RequestContext<RoleServer>) -> bool {
         let (registry, viewer) = (self.service.registry(), self.viewer(context));
-        let resource = registry.resource(uri);
-        let exists = resource.is_some() || registry.template(uri, |_| true).is_some();
-        exists
-            && !resource.is_some_and(|resource| viewer.sees_resource(resource))
-            && registry.template(uri, |template| viewer.sees_template(template)).is_none()
+        registry.resource(uri).is_some_and(|resource| viewer.sees_resource(resource))
+            || registry.template(uri, |template| viewer.sees_template(template)).is_some()
     }
 
     /// Rejects a request about a task of `tool` if the caller cannot see that tool, or is not allowed to call it. A

@@ -143,8 +143,14 @@ impl Session {
         self.shared.set(setting).await
     }
 
-    /// Sends change notifications to the client until the session ends.
-    pub(super) fn forward(&self, changes: &Changes, peer: Peer<RoleServer>) {
+    /// Sends change notifications to the client until the session ends. `is_conditional` returns whether a resource can
+    /// be hidden from a request.
+    pub(super) fn forward(
+        &self,
+        changes: &Changes,
+        peer: Peer<RoleServer>,
+        is_conditional: impl Fn(&str) -> bool + Send + 'static,
+    ) {
         // A client can send `initialized` twice.
         if self.forwards.swap(true, Ordering::AcqRel) {
             return;
@@ -155,7 +161,8 @@ impl Session {
             Some(part) => part.upgrade().is_some_and(|part| part.tells_of_changes()),
             None => true,
         };
-        tokio::spawn(forward(changes.subscribe(), self.shared.clone(), peer, tells, self.closed.clone()));
+        let (changes, shared, closed) = (changes.subscribe(), self.shared.clone(), self.closed.clone());
+        tokio::spawn(forward(changes, shared, peer, tells, is_conditional, closed));
     }
 }
 
@@ -254,6 +261,7 @@ async fn forward(
     session: SharedSettings,
     peer: Peer<RoleServer>,
     tells: impl Fn() -> bool,
+    is_conditional: impl Fn(&str) -> bool,
     closed: CancellationToken,
 ) {
     loop {
@@ -265,7 +273,7 @@ async fn forward(
         if !tells() {
             continue;
         }
-        for notification in notifications(&told, &session.local, &session.name) {
+        for notification in notifications(&told, &session.local, &session.name, &is_conditional) {
             if peer.send_notification(notification).await.is_err() {
                 return;
             }
@@ -297,7 +305,12 @@ pub(super) async fn tell(context: &SubscriptionContext, change: Change, name: Op
 }
 
 /// Returns the notifications that the session `name` receives for a change.
-fn notifications(told: &ChangeNotice, settings: &Settings, name: &str) -> Vec<ServerNotification> {
+fn notifications(
+    told: &ChangeNotice,
+    settings: &Settings,
+    name: &str,
+    is_conditional: &impl Fn(&str) -> bool,
+) -> Vec<ServerNotification> {
     // If several replicas notify the client, this ID identifies the duplicates.
     let mut extensions = Extensions::new();
     if let Some(id) = &told.id {
@@ -320,7 +333,8 @@ fn notifications(told: &ChangeNotice, settings: &Settings, name: &str) -> Vec<Se
     };
     let subscriptions = settings.subscriptions();
     match &told.change {
-        Change::Resource(uri) if subscriptions.get(uri) == Some(&true) => {
+        // At the subscription the client saw the resource, or the resource is visible to every client.
+        Change::Resource(uri) if subscriptions.get(uri).is_some_and(|sees| *sees || !is_conditional(uri)) => {
             vec![resource(uri.clone(), extensions)]
         }
         Change::ElicitationComplete(id) if settings.has_elicitation(id) => {
@@ -344,7 +358,8 @@ mod tests {
     use super::*;
 
     fn methods(change: Change, settings: &Settings) -> Vec<String> {
-        let sent = notifications(&ChangeNotice { change, id: None }, settings, "mine");
+        let sent =
+            notifications(&ChangeNotice { change, id: None }, settings, "mine", &|uri| uri != "test://open");
         sent.iter().map(|sent| serde_json::to_value(sent).unwrap()["method"].to_string()).collect()
     }
 
@@ -362,7 +377,8 @@ mod tests {
         let settings = Settings::default();
         settings.set(Setting::Subscribed { uri: "test://a".into(), is_visible: false });
         assert_eq!(methods(Change::Resource("test://a".into()), &settings), [""; 0]);
-        let unknown = notifications(&ChangeNotice { change: Change::Any, id: None }, &settings, "mine");
+        let unknown =
+            notifications(&ChangeNotice { change: Change::Any, id: None }, &settings, "mine", &|_| true);
         let sent: Vec<_> = unknown.iter().map(|sent| serde_json::to_value(sent).unwrap()).collect();
         assert_eq!(sent.len(), 4);
         assert_eq!(sent[3]["params"]["uri"], "test://a", "as for an unknown URI");
@@ -370,6 +386,9 @@ mod tests {
         assert_eq!(methods(Change::Resource("test://a".into()), &settings).len(), 1);
         settings.set(Setting::Unsubscribed("test://a".into()));
         assert_eq!(methods(Change::Resource("test://a".into()), &settings), [""; 0]);
+        // A client can subscribe before the resource exists.
+        settings.set(Setting::Subscribed { uri: "test://open".into(), is_visible: false });
+        assert_eq!(methods(Change::Resource("test://open".into()), &settings).len(), 1);
     }
 
     #[tokio::test]

@@ -59,7 +59,16 @@ pub(super) async fn call(
     let view = begin(service, tasks, new, client).await?;
     if let Some(asking) = service.asking.as_ref().filter(|_| !follows) {
         let owner = owner(service, client.extensions());
-        let view = asking.first_step(tasks, &owner, view).await.map_err(|error| to_error_data(&error))?;
+        let view = tokio::select! {
+            view = asking.first_step(tasks, &owner, view.clone()) => view,
+            () = client.cancelled().cancelled() => {
+                // The client does not receive the ID of the task, so the user cannot stop the run later.
+                if let Err(error) = tasks.cancel(&owner, &view.id).await {
+                    tracing::warn!(%error, "the run of a cancelled call could not be cancelled");
+                }
+                view
+            }
+        };
         return Ok(asking.result(&view, client.revision()).into());
     }
     Ok(super::promote::task_response(service, &view))

@@ -13,7 +13,7 @@ use antiphon::{
     elicitation::AskPolicy,
     prelude::*,
     seal::{KeyRing, SealConfig},
-    task::{RetryPolicy, TaskPolicy},
+    task::{RetryPolicy, TaskPolicy, TaskStatus},
     testing::{Answers, Revision, Talk},
 };
 use antiphon_store::{Backend, Memory, QueueConfig};
@@ -173,6 +173,27 @@ async fn first_response_of_a_task_has_the_question_or_the_result() -> Result<()>
         let mut client = connect_with(&builder(policy).build()?, revision, apps()).await?;
         let talk = client.call("rest", json!({})).await?;
         assert!(talk.text().starts_with("STILL WORKING"), "{revision:?}: {}", talk.text());
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn call_that_is_cancelled_during_its_first_step_cancels_the_task() -> Result<()> {
+    for revision in Revision::BOTH {
+        let server = builder(AskPolicy::default()).build()?;
+        let mut client = connect_with(&server, revision, apps()).await?;
+        let call = client.start("tools/call", json!({"name": "rest", "arguments": {}})).await?;
+        let runs = server.runs().unwrap();
+        let status = async |wanted: TaskStatus| {
+            while !runs.list(None, None, 10).await?.runs.iter().any(|run| run.status == wanted) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            Result::Ok(())
+        };
+        status(TaskStatus::Working).await?;
+        client.notify("notifications/cancelled", json!({"requestId": call})).await?;
+        let cancelled = tokio::time::timeout(Duration::from_secs(20), status(TaskStatus::Cancelled));
+        cancelled.await.unwrap_or_else(|_| panic!("{revision:?}: the run was not cancelled"))?;
     }
     Ok(())
 }

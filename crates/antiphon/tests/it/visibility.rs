@@ -8,6 +8,7 @@ use std::sync::{
 use antiphon::{
     Capability, Limits, Prompt, Resource, ResourceTemplate, ServerBuilder,
     limits::{Quota, Rate},
+    middleware::{self, Next, Request, Response},
     prelude::*,
     task::TaskPolicy,
     testing::{Answers, Client, Failed, Revision},
@@ -361,6 +362,47 @@ async fn subscription_to_a_hidden_resource_receives_no_updates() -> Result<()> {
     server.changes().resource("test://secret");
     for client in [&mut session, &mut listens] {
         assert_eq!(client.notification().await?["params"]["uri"], "test://secret");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn subscription_that_is_older_than_a_hidden_resource_receives_no_updates() -> Result<()> {
+    let (_, condition) = switched();
+    let server = Server::builder("later", "1.0.0").tool(Tool::new("open", "Is open", done)).build()?;
+    let mut session = connect(&server, Revision::V2025_11_25).await?;
+    for uri in ["test://secret", "secret://1", "test://open"] {
+        session.request("resources/subscribe", json!({"uri": uri})).await?;
+    }
+    server.update(|items| {
+        items.add_resource(Resource::new("test://secret", "secret", done).visible_if(condition.clone()));
+        let template = ResourceTemplate::new("secret://{id}", "secret", page);
+        items.add_resource_template(template.visible_if(condition.clone()));
+        items.add_resource(Resource::new("test://open", "open", done));
+    })?;
+    assert_eq!(session.notification().await?["method"], "notifications/resources/list_changed");
+    for uri in ["test://secret", "secret://1", "test://open"] {
+        server.changes().resource(uri);
+    }
+    assert_eq!(session.notification().await?["params"]["uri"], "test://open");
+    Ok(())
+}
+
+#[tokio::test]
+async fn condition_reads_a_value_that_a_layer_has_added() -> Result<()> {
+    #[derive(Clone)]
+    struct Staff;
+    async fn add_staff(mut request: Request, next: Next) -> Result<Response, ErrorData> {
+        request.extensions_mut().insert(Staff);
+        next.run(request).await
+    }
+    let guarded = || guarded(|request| request.extension::<Staff>().is_some());
+    for revision in Revision::BOTH {
+        let mut staff = connect(&guarded().layer(middleware::from_fn(add_staff)).build()?, revision).await?;
+        assert_eq!(tools(&mut staff).await, ["open", "secret"], "{revision:?}");
+        let mut other = connect(&guarded().build()?, revision).await?;
+        assert_eq!(tools(&mut other).await, ["open"], "{revision:?}");
+        assert_nothing_is_there(&mut other).await;
     }
     Ok(())
 }
