@@ -23,7 +23,7 @@ async fn report(ctx: &Ctx, State(weather): State<Proxy>, _: ()) -> Result<String
 // ANCHOR_END: step
 
 // ANCHOR: changes
-async fn follow(endpoint: Endpoint, server: Server) -> antiphon_host::Result<()> {
+async fn follow(endpoint: Endpoint, server: Server) -> anyhow::Result<()> {
     let (changed, mut changes) = tokio::sync::mpsc::unbounded_channel();
     let config = ProxyConfig::default().with_events(move |event| {
         if event == Event::ToolsChanged {
@@ -31,13 +31,26 @@ async fn follow(endpoint: Endpoint, server: Server) -> antiphon_host::Result<()>
         }
     });
     let proxy = Proxy::connect_with(endpoint, config).await?;
-    while changes.recv().await.is_some() {
-        for tool in proxy.tools().await? {
-            // A tool with the same name is replaced.
-            server.remove_tool(tool.name());
-            let _ = server.add_tool(tool);
+    // Only these tools are removed, so the other server cannot replace a tool of your server.
+    let mut added: Vec<String> = Vec::new();
+    loop {
+        let tools = proxy.tools().await?;
+        added = server.update(|items| {
+            for name in &added {
+                items.remove_tool(name);
+            }
+            let mut names = Vec::new();
+            for tool in tools {
+                if !items.tools().any(|name| name == tool.name()) {
+                    names.push(tool.name().to_owned());
+                    items.add_tool(tool);
+                }
+            }
+            names
+        })?;
+        if changes.recv().await.is_none() {
+            return Ok(());
         }
     }
-    Ok(())
 }
 // ANCHOR_END: changes

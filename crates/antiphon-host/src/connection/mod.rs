@@ -54,6 +54,12 @@ struct Live {
     watching: Watching,
 }
 
+impl Live {
+    fn is_lost(&self) -> bool {
+        self.running.peer().is_transport_closed() || self.running.is_closed()
+    }
+}
+
 /// Information that a server sends about itself.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -237,7 +243,7 @@ impl Connection {
     async fn running(&self) -> Result<Arc<Running>> {
         let inner = &*self.inner;
         let mut live = inner.live.lock().await;
-        if !live.running.peer().is_transport_closed() && !live.running.is_closed() {
+        if !live.is_lost() {
             return Ok(Arc::clone(&live.running));
         }
         let mut wait = inner.limits.backoff;
@@ -280,6 +286,14 @@ impl Connection {
     /// Returns whether the connection uses 2026-07-28 or later.
     pub(crate) async fn speaks_modern(&self) -> Result<bool> {
         Ok(is_modern(self.running().await?.peer()))
+    }
+
+    /// Returns whether the connection uses 2026-07-28 or later. Returns `None` if the connection is lost or busy with a
+    /// reconnect.
+    #[cfg(feature = "proxy")]
+    pub(crate) fn speaks_modern_now(&self) -> Option<bool> {
+        let live = self.inner.live.try_lock().ok()?;
+        if live.is_lost() { None } else { Some(is_modern(live.running.peer())) }
     }
 
     pub(crate) fn limits(&self) -> &HostLimits {

@@ -60,7 +60,7 @@ impl ProxyConfig {
     }
 
     /// Sets how long the other server can work until its result or its next question. The time that users need to
-    /// answer does not count. Default: 5 minutes.
+    /// answer does not count. A call also waits at most this time for a new connection. Default: 5 minutes.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
@@ -75,7 +75,9 @@ impl ProxyConfig {
     }
 
     /// Sets how long a call to an MCP 2025-11-25 server stays open while it waits for the caller's answer. Such a call
-    /// uses one connection. Calls to an MCP 2026-07-28 server do not have this limit. Default: 15 minutes.
+    /// uses one connection. If the other server ends the call without the answer, the connection is free again, and the
+    /// proxy keeps the result for this time. Calls to an MCP 2026-07-28 server do not have this limit. Default: 15
+    /// minutes.
     #[must_use]
     pub fn with_answer_timeout(mut self, timeout: Duration) -> Self {
         self.answer_timeout = timeout;
@@ -85,6 +87,10 @@ impl ProxyConfig {
     /// Sets how many calls the other server can work on at the same time. Further calls wait. Each call to an MCP
     /// 2025-11-25 server needs a separate connection. If the endpoint is a program, each connection is a process. Calls to an MCP
     /// 2026-07-28 server share one connection. The minimum is 1. Default: 32.
+    ///
+    /// One principal can leave at most half of these calls without an answer. All callers without authentication
+    /// together can leave all calls but one without an answer. If there are more, the proxy cancels the call that has
+    /// waited longest. With a limit of 1, one call without an answer blocks all other calls.
     #[must_use]
     pub fn with_max_connections(mut self, connections: usize) -> Self {
         self.max_connections = connections.max(1);
@@ -115,11 +121,21 @@ impl ProxyConfig {
     }
 
     /// Sets the function that is called for events of the other server, for example
-    /// [`Event::ToolsChanged`]. Events of calls are not among them. Default: none.
+    /// [`Event::ToolsChanged`]. Events of calls and log messages are not among them. Default: none.
     #[must_use]
     pub fn with_events(mut self, listener: impl Fn(Event) + Send + Sync + 'static) -> Self {
         self.events = Some(Arc::new(listener));
         self
+    }
+
+    /// Returns how many calls of a principal can wait for answers at the same time.
+    pub(super) fn max_waiting(&self, principal: Option<&str>) -> usize {
+        let most = match principal {
+            Some(_) => self.max_connections / 2,
+            // The proxy cannot distinguish these callers, so they do not share the limit of one principal.
+            None => self.max_connections - 1,
+        };
+        most.max(1)
     }
 }
 

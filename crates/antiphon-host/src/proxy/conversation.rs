@@ -1,7 +1,7 @@
 //! The questions and notifications of one call to the other server.
 
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque},
     future::Future,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -12,7 +12,7 @@ use rmcp::ErrorData;
 use serde_json::{Map, Value, json};
 use tokio::{
     sync::{oneshot, watch},
-    time::{Instant, sleep, sleep_until},
+    time::{Instant, sleep},
 };
 
 use super::forward::Answers;
@@ -44,9 +44,17 @@ struct State {
     ended: Option<Result<Value, Arc<Error>>>,
     /// The number of runs that are attached. More than one if a client repeats its request.
     attached: usize,
-    /// When the last run left to wait for answers.
+    /// When the last run left to wait for answers. `None` if no run waits for answers.
     left: Option<Instant>,
-    is_abandoned: bool,
+    cancelled: Option<Cancelled>,
+}
+
+/// The reason why the proxy cancels a call.
+#[derive(Clone)]
+pub(super) struct Cancelled {
+    pub(super) reason: String,
+    /// How long the reason stays available for the run that waits for answers.
+    pub(super) kept: Duration,
 }
 
 struct Question {
@@ -72,6 +80,9 @@ pub(super) enum Next {
 
 /// The number of notifications that are kept until the run takes them.
 const MAX_NOTES: usize = 256;
+
+/// How long the result of a call stays available, for a client that repeats its request.
+pub(super) const KEPT: Duration = Duration::from_secs(60);
 
 /// How long to wait for further questions after the first, so that concurrent questions are asked in one round.
 const GATHER: Duration = Duration::from_millis(20);
@@ -245,33 +256,77 @@ impl Conversation {
 
     /// Cancels the call at the other server, because no run needs its result.
     pub(super) fn abandon(&self) {
-        self.change(|state| state.is_abandoned = true);
+        self.change(State::abandon);
+    }
+
+    /// Cancels a call that waits for answers. If the call has ended, the reason replaces its result.
+    pub(super) fn evict(&self, reason: String) {
+        self.change(|state| {
+            if state.ended.is_some() {
+                state.ended = Some(Err(Arc::new(Error::Misuse(reason.clone()))));
+                state.notes.clear();
+            }
+            state.left = None;
+            state.cancelled = Some(Cancelled { reason, kept: KEPT });
+        });
+    }
+
+    /// Returns since when all runs of the call wait for answers.
+    pub(super) fn waiting_since(&self) -> Option<Instant> {
+        let state = self.state();
+        state.left.filter(|_| state.attached == 0)
     }
 
     /// Waits until the call must be cancelled. Returns the reason.
-    pub(super) async fn cancelled(&self, limit: Duration) -> Error {
+    pub(super) async fn cancelled(&self, limit: Duration) -> Cancelled {
         loop {
             let mut changed = self.changed.subscribe();
-            let (is_abandoned, left) = {
-                let state = self.state();
-                (state.is_abandoned, state.left)
-            };
-            if is_abandoned {
-                return Error::Misuse("the call was cancelled".into());
+            let cancelled = self.state().cancelled.clone();
+            if let Some(cancelled) = cancelled {
+                return cancelled;
             }
+            let left = self.waiting_since();
             let expired = async {
                 match left {
-                    Some(left) => sleep_until(left + limit).await,
+                    Some(left) => sleep(limit.saturating_sub(left.elapsed())).await,
                     None => std::future::pending().await,
                 }
             };
             tokio::select! {
                 () = expired => {
-                    return Error::Misuse(format!("the questions of the call were not answered within {limit:?}"));
+                    let reason = format!("the questions of the call were not answered within {limit:?}");
+                    return Cancelled { reason, kept: Duration::ZERO };
                 }
                 _ = changed.changed() => {}
             }
         }
+    }
+
+    /// Waits until no run needs the result of the ended call. A run that waits for answers can return within `limit`.
+    /// A client can repeat its request within `kept`.
+    pub(super) async fn forgotten(&self, kept: Duration, limit: Duration) {
+        loop {
+            let mut changed = self.changed.subscribe();
+            let (is_attached, left) = {
+                let state = self.state();
+                (state.attached > 0, state.left)
+            };
+            let returns = left.map_or(Duration::ZERO, |left| limit.saturating_sub(left.elapsed()));
+            tokio::select! {
+                () = sleep(returns.max(kept)), if !is_attached => return,
+                _ = changed.changed() => {}
+            }
+        }
+    }
+}
+
+impl State {
+    fn abandon(&mut self) {
+        self.left = None;
+        self.cancelled.get_or_insert_with(|| Cancelled {
+            reason: "the call was cancelled".into(),
+            kept: Duration::ZERO,
+        });
     }
 }
 
@@ -283,7 +338,7 @@ pub(super) struct Attached {
 }
 
 impl Attached {
-    /// Leaves the call open, because the run waits for answers or has the result.
+    /// Leaves the call open, because the run waits for answers.
     pub(super) fn leave(mut self) {
         self.waits = true;
     }
@@ -294,35 +349,82 @@ impl Drop for Attached {
         let waits = self.waits;
         self.conversation.change(|state| {
             state.attached -= 1;
-            if state.attached == 0 {
+            if waits {
                 state.left = Some(Instant::now());
-                state.is_abandoned |= !waits;
+            } else if state.attached == 0 && state.left.is_none() && state.ended.is_none() {
+                state.abandon();
             }
         });
     }
 }
 
-/// The calls that a connection works on.
+/// The work of the other server on a connection.
 ///
-/// Questions of a session and log messages do not name their call. So they have a call only if it is the only one.
+/// Questions of a session and log messages do not name their call. So they have a call only if the server works on
+/// nothing else.
 #[derive(Default)]
-pub(super) struct Current(Mutex<Vec<Arc<Conversation>>>);
+pub(super) struct Current(Mutex<Work>);
+
+#[derive(Default)]
+struct Work {
+    calls: Vec<Arc<Conversation>>,
+    /// The last call that ended without an answer. The server can still work on it.
+    unanswered: Option<Possible>,
+    /// The tasks that have not ended, by ID.
+    tasks: HashMap<String, Possible>,
+}
+
+/// Work that the server possibly does.
+#[derive(Clone, Copy)]
+struct Possible {
+    since: Instant,
+    limit: Duration,
+}
+
+impl Possible {
+    fn new(limit: Duration) -> Self {
+        Self { since: Instant::now(), limit }
+    }
+
+    fn is_over(self) -> bool {
+        self.since.elapsed() >= self.limit
+    }
+}
 
 impl Current {
-    fn calls(&self) -> MutexGuard<'_, Vec<Arc<Conversation>>> {
+    fn work(&self) -> MutexGuard<'_, Work> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a call, until the guard is dropped.
-    pub(super) fn enter(self: &Arc<Self>, conversation: &Arc<Conversation>) -> Entered {
-        self.calls().push(Arc::clone(conversation));
-        Entered { current: Arc::clone(self), conversation: Arc::clone(conversation) }
+    /// Adds a call, until the guard is dropped. Without [`Entered::answered`], the server possibly works on the call for
+    /// a further `unanswered`.
+    pub(super) fn enter(
+        self: &Arc<Self>,
+        conversation: &Arc<Conversation>,
+        unanswered: Option<Duration>,
+    ) -> Entered {
+        self.work().calls.push(Arc::clone(conversation));
+        Entered { current: Arc::clone(self), conversation: Arc::clone(conversation), unanswered }
     }
 
-    /// Returns the only call.
+    /// Adds a task, for at most `limit` from now on.
+    pub(super) fn task_runs(&self, id: &str, limit: Duration) {
+        self.work().tasks.insert(id.to_owned(), Possible::new(limit));
+    }
+
+    /// Removes a task.
+    pub(super) fn task_ended(&self, id: &str) {
+        self.work().tasks.remove(id);
+    }
+
+    /// Returns the call, if the server works on nothing else.
     pub(super) fn only(&self) -> Option<Arc<Conversation>> {
-        match self.calls().as_slice() {
-            [only] => Some(Arc::clone(only)),
+        let mut guard = self.work();
+        let work = &mut *guard;
+        work.unanswered = work.unanswered.filter(|call| !call.is_over());
+        work.tasks.retain(|_, task| !task.is_over());
+        match work.calls.as_slice() {
+            [only] if work.unanswered.is_none() && work.tasks.is_empty() => Some(Arc::clone(only)),
             _ => None,
         }
     }
@@ -332,11 +434,23 @@ impl Current {
 pub(super) struct Entered {
     current: Arc<Current>,
     conversation: Arc<Conversation>,
+    unanswered: Option<Duration>,
+}
+
+impl Entered {
+    /// Removes the call, because the server has answered it.
+    pub(super) fn answered(mut self) {
+        self.unanswered = None;
+    }
 }
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        self.current.calls().retain(|call| !Arc::ptr_eq(call, &self.conversation));
+        let mut work = self.current.work();
+        work.calls.retain(|call| !Arc::ptr_eq(call, &self.conversation));
+        if let Some(limit) = self.unanswered {
+            work.unanswered = Some(Possible::new(limit));
+        }
     }
 }
 

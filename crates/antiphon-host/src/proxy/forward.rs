@@ -15,8 +15,8 @@ use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
 use super::{
-    conversation::{Conversation, Next, name_of_level},
-    pool::{Lease, Owner, Remote},
+    conversation::{Cancelled, Conversation, KEPT, Next, name_of_level},
+    pool::{Lease, OpenCall, Owner, Remote},
 };
 use crate::{
     answering::name_of,
@@ -89,9 +89,6 @@ enum Round {
     Goes(Place, Map<String, Value>),
 }
 
-/// How long the result of a call stays available, for a client that repeats its request.
-const KEPT: Duration = Duration::from_secs(60);
-
 /// The delay before a request is repeated for a server that asks nothing.
 const RETRY: Duration = Duration::from_millis(200);
 
@@ -122,7 +119,7 @@ impl Remote {
             let _cancels = Cancels { remote: self, ctx, place: &place };
             if number > self.config.max_rounds {
                 self.abandon(&place);
-                let (name, limit) = (self.name(), self.config.max_rounds);
+                let (name, limit) = (self.label(), self.config.max_rounds);
                 return Err(refusal(format!(
                     "the proxied server `{name}` still asks after {limit} rounds; raise `ProxyConfig::with_max_rounds` if this is expected"
                 )));
@@ -142,8 +139,26 @@ impl Remote {
         })
     }
 
-    /// Runs one round.
+    /// Runs one round. A run is not retried after a terminal error, so the work of the other server is then cancelled.
     fn round<'a>(
+        self: &'a Arc<Self>,
+        ctx: &'a Ctx,
+        request: &'a Request,
+        place: &'a Place,
+        answers: Answers,
+    ) -> BoxFuture<'a, Result<Round>> {
+        let exchange = self.exchange(ctx, request, place, answers);
+        Box::pin(async move {
+            let round = exchange.await;
+            if round.as_ref().is_err_and(antiphon::Error::is_terminal) {
+                self.abandon(place);
+            }
+            round
+        })
+    }
+
+    /// Sends the request or the answers, and waits for the end of the round.
+    fn exchange<'a>(
         self: &'a Arc<Self>,
         ctx: &'a Ctx,
         request: &'a Request,
@@ -152,26 +167,36 @@ impl Remote {
     ) -> BoxFuture<'a, Result<Round>> {
         Box::pin(async move {
             if let Place::Open(id) = place {
-                let Some(conversation) = self.calls().get(id).cloned() else { return Err(self.not_here()) };
+                let conversation = self.calls().get(id).map(|call| Arc::clone(&call.conversation));
+                let Some(conversation) = conversation else { return Err(self.not_here()) };
                 conversation.answer(answers);
                 return self.attend(ctx, id, &conversation, request).await;
             }
             let failed = |error: Error| self.failed(&error);
-            if self.shared.speaks_modern().await.map_err(failed)? {
+            if self.speaks_modern().await.map_err(|error| self.failed(&error))? {
                 let conversation = Arc::<Conversation>::default();
-                // A task that is polled does not work on this connection.
-                let _working = match place {
-                    Place::Task { .. } => None,
-                    _ => Some((self.permit().await.map_err(failed)?, self.current.enter(&conversation))),
+                let working = if matches!(place, Place::Task { .. }) {
+                    // A poll of a task is not a call. `modern` registers the task.
+                    None
+                } else {
+                    let permit = self.permit().await.map_err(failed)?;
+                    Some((permit, self.current.enter(&conversation, Some(self.config.timeout))))
                 };
                 let work = self.modern(ctx, &conversation, request, place, answers);
-                return self.checked(conversation.telling(ctx, work).await.map_err(failed)?);
+                let round = conversation.telling(ctx, work).await;
+                let is_answered = matches!(round, Ok(_) | Err(Error::Server { .. }));
+                if let Some((_permit, entered)) = working
+                    && is_answered
+                {
+                    entered.answered();
+                }
+                return self.checked(round.map_err(failed)?);
             }
             if !matches!(place, Place::Start) {
                 return Err(self.not_here());
             }
             let lease = self.lease(Owner::of(ctx), ctx.log_level()).await.map_err(failed)?;
-            let (id, conversation) = self.open_call(lease, request).map_err(failed)?;
+            let (id, conversation) = self.open_call(lease, request, ctx.principal()).map_err(failed)?;
             self.attend(ctx, &id, &conversation, request).await
         })
     }
@@ -193,9 +218,18 @@ impl Remote {
         if let Place::Task { id, given: before } = place {
             let keys: Vec<String> = before.iter().chain(given.keys()).cloned().collect();
             let limit = self.config.task_timeout;
+            self.current.task_runs(id, limit);
             let tell = |info: &TaskInfo| conversation.task(info);
             let stage = timeout(limit, self.shared.stage(id, given, &keys, tell)).await;
-            return Ok(match stage.map_err(|_| late(limit))?? {
+            let stage = stage.map_err(|_| late(request, limit))?;
+            match &stage {
+                Ok(Stage::Done(_)) | Err(Error::TaskCancelled { .. } | Error::TaskUnknown { .. }) => {
+                    self.current.task_ended(id);
+                }
+                Ok(Stage::Asks(_)) => self.current.task_runs(id, self.config.timeout),
+                Err(_) => {}
+            }
+            return Ok(match stage? {
                 Stage::Asks(asks) => Round::Goes(Place::Task { id: id.clone(), given: keys }, asks),
                 Stage::Done(value) => Round::Done(value),
             });
@@ -215,7 +249,10 @@ impl Remote {
             capabilities: Some(Owner::of(ctx).capabilities),
             ..Options::default()
         };
-        let mut value = self.shared.send_with_headers(request.method, params, &options).await?.value;
+        let sent = self.shared.send_with_headers(request.method, params, &options);
+        // The request has a time limit. This limit also ends a reconnect before the request.
+        let answer = timeout(self.config.timeout.saturating_add(RETRY), sent).await;
+        let mut value = answer.map_err(|_| late(request, self.config.timeout))??.value;
         match value["resultType"].as_str() {
             Some("input_required") => {
                 let asks = match value["inputRequests"].take() {
@@ -237,6 +274,7 @@ impl Remote {
             Some("task") => match TaskInfo::read(&value) {
                 Some(info) => {
                     conversation.task(&info);
+                    self.current.task_runs(&info.id, self.config.task_timeout);
                     Ok(Round::Goes(Place::Task { id: info.id, given: Vec::new() }, Map::new()))
                 }
                 None => Err(Error::Malformed {
@@ -254,6 +292,7 @@ impl Remote {
         self: &Arc<Self>,
         lease: Lease,
         request: &Request,
+        principal: Option<&str>,
     ) -> Result<(String, Arc<Conversation>), Error> {
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes)
@@ -261,7 +300,9 @@ impl Remote {
         let id = format!("{:032x}", u128::from_ne_bytes(bytes));
         let conversation = Arc::<Conversation>::default();
         let entered = lease.begin(&conversation);
-        self.calls().insert(id.clone(), Arc::clone(&conversation));
+        let open =
+            OpenCall { principal: principal.map(str::to_owned), conversation: Arc::clone(&conversation) };
+        self.calls().insert(id.clone(), open);
         let (remote, request) = (Arc::clone(self), request.clone());
         let (name, call) = (id.clone(), Arc::clone(&conversation));
         tokio::spawn(async move {
@@ -270,8 +311,8 @@ impl Remote {
                 result = session_call(&lease, &call, &request) => Ok(result),
                 cancelled = call.cancelled(remote.config.answer_timeout) => Err(cancelled),
             };
-            drop(entered);
-            match result {
+            drop((entered, request));
+            let kept = match result {
                 Ok(result) => {
                     if matches!(result, Err(Error::Lost { .. })) {
                         drop(lease);
@@ -279,14 +320,17 @@ impl Remote {
                         lease.end();
                     }
                     call.end(result);
-                    tokio::time::sleep(KEPT).await;
+                    KEPT
                 }
-                Err(cancelled) => {
-                    call.end(Err(cancelled));
+                Err(Cancelled { reason, kept }) => {
+                    call.end(Err(Error::Misuse(reason)));
                     // The connection closes after the cancellation was sent.
                     tokio::time::sleep(RETRY).await;
+                    drop(lease);
+                    kept
                 }
-            }
+            };
+            call.forgotten(kept, remote.config.answer_timeout).await;
             remote.calls().remove(&name);
         });
         Ok((id, conversation))
@@ -303,11 +347,15 @@ impl Remote {
         let attached = conversation.attach();
         let limit = if request.is_task { self.config.task_timeout } else { self.config.timeout };
         let next = conversation.telling(ctx, timeout(limit, conversation.next())).await;
-        // Without a next event, `attached` is dropped, which cancels the call.
-        let Ok(next) = next else { return Err(self.failed(&late(limit))) };
-        attached.leave();
+        // Without a next event, or with too large questions, `attached` is dropped, which cancels the call.
+        let Ok(next) = next else { return Err(self.failed(&late(request, limit))) };
         match next {
-            Next::Asks(asks) => self.checked(Round::Goes(Place::Open(id.to_owned()), asks)),
+            Next::Asks(asks) => {
+                let round = self.checked(Round::Goes(Place::Open(id.to_owned()), asks))?;
+                attached.leave();
+                self.limit_waiting(ctx.principal());
+                Ok(round)
+            }
             Next::Ended(Ok(value)) => self.checked(Round::Done(value)),
             Next::Ended(Err(error)) => Err(self.failed(&error)),
         }
@@ -319,7 +367,7 @@ impl Remote {
         if bytes <= most {
             return Ok(round);
         }
-        let name = self.name();
+        let name = self.label();
         Err(refusal(format!(
             "the answer of the proxied server `{name}` has {bytes} bytes, more than the limit of {most}; raise `ProxyConfig::with_max_bytes`"
         )))
@@ -327,16 +375,16 @@ impl Remote {
 
     /// The error for an open call that this process does not have.
     fn not_here(&self) -> antiphon::Error {
-        let (name, limit) = (self.name(), self.config.answer_timeout);
+        let (name, limit) = (self.label(), self.config.answer_timeout);
         refusal(format!(
-            "the call of the proxied server `{name}` cannot be continued: it uses MCP 2025-11-25, whose open calls are in the memory of one process; this process has restarted, another replica has the call, or the answer took longer than {limit:?}; call the tool again"
+            "the call of the proxied server `{name}` cannot be continued: it uses MCP 2025-11-25, whose open calls are in the memory of one process; this process has restarted, another replica has the call, too many calls waited for answers, or the answer took longer than {limit:?}; call the tool again"
         ))
     }
 
     /// Converts an error of the other server. The log contains the details of a failed connection, because they can
     /// contain addresses and output of the server.
     fn failed(&self, error: &Error) -> antiphon::Error {
-        let name = self.name();
+        let (label, name) = (self.label(), self.name());
         match error {
             Error::Server { code, message, data } => {
                 let converted = antiphon::Error::protocol(*code, message);
@@ -355,11 +403,11 @@ impl Remote {
             }
             Error::Connect { .. } | Error::Unauthorized { .. } | Error::Authorization { .. } => {
                 tracing::warn!(server = name, error = %chain(error), "a proxied server is not available");
-                antiphon::Error::tool(format!("the proxied server `{name}` is not available"))
+                antiphon::Error::tool(format!("the proxied server `{label}` is not available"))
             }
             error => {
                 tracing::warn!(server = name, error = %chain(error), "a call to a proxied server failed");
-                refusal(format!("the proxied server `{name}`: {error}"))
+                refusal(format!("the proxied server `{label}`: {error}"))
             }
         }
     }
@@ -369,14 +417,22 @@ impl Remote {
         match place {
             Place::Start | Place::State(_) => {}
             Place::Open(id) => {
-                if let Some(conversation) = self.calls().get(id) {
-                    conversation.abandon();
+                if let Some(call) = self.calls().get(id) {
+                    call.conversation.abandon();
                 }
             }
             Place::Task { id, .. } => {
                 let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-                let task = self.shared.task(id);
-                runtime.spawn(async move { task.cancel().await });
+                let (task, current, id) = (self.shared.task(id), Arc::clone(&self.current), id.clone());
+                runtime.spawn(async move {
+                    let has_ended = match task.cancel().await {
+                        Ok(info) => info.status.is_finished(),
+                        Err(error) => matches!(error, Error::TaskUnknown { .. }),
+                    };
+                    if has_ended {
+                        current.task_ended(&id);
+                    }
+                });
             }
         }
     }
@@ -453,8 +509,8 @@ fn cleaned(params: &Value) -> Value {
 /// The prefix of `_meta` keys that MCP defines. They belong to one connection.
 pub(super) const RESERVED_META: &str = "io.modelcontextprotocol/";
 
-fn late(limit: Duration) -> Error {
-    Error::Timeout { method: "tools/call".into(), after: limit, stray: None }
+fn late(request: &Request, limit: Duration) -> Error {
+    Error::Timeout { method: request.method.into(), after: limit, stray: None }
 }
 
 /// An error that is not retried, because the other server can have executed the call.

@@ -178,7 +178,7 @@ impl Proxy {
             }
         }
         for prefix in &self.remote.config.uris {
-            templates.push(self.template(&format!("{prefix}{{+rest}}"), self.remote.name()));
+            templates.push(self.template(&format!("{prefix}{{+rest}}"), self.remote.label()));
         }
         Ok(templates)
     }

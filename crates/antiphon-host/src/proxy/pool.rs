@@ -3,7 +3,10 @@
 use std::{
     collections::{BTreeSet, HashMap},
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -11,8 +14,8 @@ use antiphon::{Ctx, Level};
 use rmcp::ErrorData;
 use serde_json::{Value, json};
 use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    time::{Instant, timeout},
+    sync::{OwnedSemaphorePermit, Semaphore, watch},
+    time::{Instant, sleep_until, timeout},
 };
 
 use super::{
@@ -32,17 +35,48 @@ use crate::{
 pub(super) struct Remote {
     endpoint: Endpoint,
     pub(super) config: ProxyConfig,
+    /// The name of the other server for callers. The name of the endpoint can be a URL with secrets.
+    label: String,
     /// The connection that lists tools, prompts and resources. All calls to a 2026-07-28 server use it, too: a program
     /// can keep the keys of its `requestState` and its tasks in memory.
     pub(super) shared: Connection,
-    /// The calls that use `shared`.
+    /// Whether `shared` used 2026-07-28 when it was last open.
+    is_modern: AtomicBool,
+    /// The last reconnect of `shared`.
+    reconnect: Mutex<Option<Reconnect>>,
+    /// The work of the other server on `shared`.
     pub(super) current: Arc<Current>,
     permits: Arc<Semaphore>,
-    idle: Mutex<Vec<Idle>>,
+    pool: Mutex<Pool>,
     /// The open calls to a 2025-11-25 server, by their random IDs.
-    calls: Mutex<HashMap<String, Arc<Conversation>>>,
+    calls: Mutex<HashMap<String, OpenCall>>,
     /// The tools of a 2025-11-25 server that must run as tasks.
     tasks: Mutex<BTreeSet<String>>,
+}
+
+/// A reconnect that several calls wait for. The value is `None` until the reconnect has ended.
+type Reconnect = watch::Receiver<Option<Reconnected>>;
+
+/// The end of a reconnect.
+#[derive(Clone)]
+struct Reconnected {
+    at: Instant,
+    is_modern: Result<bool, Arc<Error>>,
+}
+
+/// An open call to a 2025-11-25 server.
+pub(super) struct OpenCall {
+    pub(super) principal: Option<String>,
+    pub(super) conversation: Arc<Conversation>,
+}
+
+/// The connections to a 2025-11-25 server that no call uses.
+#[derive(Default)]
+struct Pool {
+    /// The connection that was unused for longest comes first.
+    idle: Vec<Idle>,
+    /// Whether a Tokio task waits to close the connections.
+    has_timer: bool,
 }
 
 /// A connection to a 2025-11-25 server that no call uses.
@@ -78,6 +112,9 @@ impl Owner {
 /// How long an unused connection stays open.
 const IDLE: Duration = Duration::from_secs(5 * 60);
 
+/// How long calls share the error of a failed reconnect.
+const FAILED: Duration = Duration::from_secs(1);
+
 impl Remote {
     pub(super) async fn connect(endpoint: Endpoint, config: ProxyConfig) -> Result<Arc<Self>> {
         let current = Arc::<Current>::default();
@@ -87,31 +124,95 @@ impl Remote {
             .with_limits(HostLimits::default().with_timeout(config.timeout))
             .with_capabilities(json!({"extensions": {rmcp::model::TASKS_EXTENSION_ID: {}}}))
             .with_events(move |event| {
-                let is_of_call = matches!(event, Event::Task(_) | Event::Progress(_));
-                if matches!(event, Event::Log { .. })
-                    && let Some(conversation) = told.only()
-                {
-                    conversation.event(event);
-                } else if !is_of_call && let Some(listener) = &listener {
-                    listener(event);
+                match event {
+                    // The message can contain data of the caller, so only that caller receives it.
+                    Event::Log { .. } => {
+                        if let Some(conversation) = told.only() {
+                            conversation.event(event);
+                        }
+                    }
+                    Event::Task(_) | Event::Progress(_) => {}
+                    event => {
+                        if let Some(listener) = &listener {
+                            listener(event);
+                        }
+                    }
                 }
             });
         let shared = host.build().connect(endpoint.clone()).await?;
+        let is_modern = shared.speaks_modern().await?;
         Ok(Arc::new(Self {
+            label: label(&config.prefix, shared.server().await.name),
             endpoint,
             shared,
+            is_modern: AtomicBool::new(is_modern),
+            reconnect: Mutex::default(),
             current,
             permits: Arc::new(Semaphore::new(config.max_connections.min(Semaphore::MAX_PERMITS))),
             config,
-            idle: Mutex::default(),
+            pool: Mutex::default(),
             calls: Mutex::default(),
             tasks: Mutex::default(),
         }))
     }
 
-    /// Returns the name of the endpoint.
+    /// Returns the name of the endpoint, for the log. The name can be a URL with secrets.
     pub(super) fn name(&self) -> &str {
         self.endpoint.name()
+    }
+
+    /// Returns the name of the other server for callers.
+    pub(super) fn label(&self) -> &str {
+        &self.label
+    }
+
+    /// Returns whether the other server uses 2026-07-28 or later. If the shared connection was lost, calls to a
+    /// 2026-07-28 server wait for it. Calls to a 2025-11-25 server use other connections.
+    pub(super) async fn speaks_modern(&self) -> Result<bool, Arc<Error>> {
+        if let Some(is_modern) = self.shared.speaks_modern_now() {
+            self.is_modern.store(is_modern, Ordering::Relaxed);
+            return Ok(is_modern);
+        }
+        let mut reconnect = self.reconnect();
+        if !self.is_modern.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        let ended = async { reconnect.wait_for(Option::is_some).await.ok().and_then(|ended| ended.clone()) };
+        match timeout(self.config.timeout, ended).await {
+            Ok(Some(reconnected)) => reconnected.is_modern,
+            Ok(None) | Err(_) => Err(Arc::new(self.no_connection())),
+        }
+    }
+
+    /// Reconnects the shared connection, or returns the reconnect that is in progress or has just failed. The reconnect
+    /// continues if no call waits for it. So a call with a short time limit does not end it.
+    fn reconnect(&self) -> Reconnect {
+        let mut last = lock(&self.reconnect);
+        if let Some(reconnect) = &*last {
+            let is_current = match &*reconnect.borrow() {
+                // The sender is dropped if the reconnect panics.
+                None => reconnect.has_changed().is_ok(),
+                Some(ended) => ended.is_modern.is_err() && ended.at.elapsed() < FAILED,
+            };
+            if is_current {
+                return reconnect.clone();
+            }
+        }
+        let (ended, reconnect) = watch::channel(None);
+        let shared = self.shared.clone();
+        tokio::spawn(async move {
+            let is_modern = shared.speaks_modern().await.map_err(Arc::new);
+            let _ = ended.send(Some(Reconnected { at: Instant::now(), is_modern }));
+        });
+        *last = Some(reconnect.clone());
+        reconnect
+    }
+
+    fn no_connection(&self) -> Error {
+        let limit = self.config.timeout;
+        let problem =
+            format!("the connection did not open within {limit:?}; raise `ProxyConfig::with_timeout`");
+        Error::Connect { endpoint: self.name().to_owned(), source: problem.into() }
     }
 
     /// Remembers which tools must run as tasks.
@@ -123,8 +224,27 @@ impl Remote {
         lock(&self.tasks).contains(tool)
     }
 
-    pub(super) fn calls(&self) -> MutexGuard<'_, HashMap<String, Arc<Conversation>>> {
+    pub(super) fn calls(&self) -> MutexGuard<'_, HashMap<String, OpenCall>> {
         lock(&self.calls)
+    }
+
+    /// Cancels the calls of `principal` that have waited longest for answers, if too many calls wait. Each of them uses
+    /// a connection, so one caller could otherwise block the others.
+    pub(super) fn limit_waiting(&self, principal: Option<&str>) {
+        let most = self.config.max_waiting(principal);
+        let calls = self.calls();
+        let mut waiting: Vec<(Instant, &OpenCall)> = calls
+            .values()
+            .filter(|call| call.principal.as_deref() == principal)
+            .filter_map(|call| Some((call.conversation.waiting_since()?, call)))
+            .collect();
+        waiting.sort_by_key(|(since, _)| *since);
+        let surplus = waiting.len().saturating_sub(most);
+        for (_, call) in waiting.into_iter().take(surplus) {
+            call.conversation.evict(format!(
+                "the call was cancelled: later calls reached the limit of {most} calls that wait for answers; answer questions before you call further tools, or raise `ProxyConfig::with_max_connections`"
+            ));
+        }
     }
 
     /// Waits until the number of concurrent calls allows another one.
@@ -142,25 +262,50 @@ impl Remote {
     /// Takes a connection to a 2025-11-25 server for one call of `owner`, with log messages from `level` on.
     pub(super) async fn lease(self: &Arc<Self>, owner: Owner, level: Option<Level>) -> Result<Lease> {
         let permit = self.permit().await?;
-        let mut open = match self.take_idle(&owner) {
-            Some(open) => open,
-            None => self.open(owner).await?,
+        let mut open = if let Some(open) = self.take_idle(&owner) {
+            open
+        } else {
+            self.make_room();
+            let opening = timeout(self.config.timeout, self.open(owner)).await;
+            opening.map_err(|_| self.no_connection())??
         };
         if level.is_some() && level != open.level {
             open.level = level;
             let name = level.map_or("info", name_of_level);
             // A server without log messages rejects the request.
-            let _ = open.connection.set_log_level(name).await;
+            let _ = timeout(self.config.timeout, open.connection.set_log_level(name)).await;
         }
         Ok(Lease { remote: Arc::clone(self), open: Some(open), is_reusable: false, _permit: permit })
     }
 
-    /// Returns an unused connection of this owner, and closes the connections that were unused for long.
+    /// Returns an unused connection of this owner.
     fn take_idle(&self, owner: &Owner) -> Option<Open> {
-        let mut idle = lock(&self.idle);
-        idle.retain(|idle| idle.since.elapsed() < IDLE);
-        let at = idle.iter().rposition(|idle| idle.open.owner == *owner)?;
-        Some(idle.remove(at).open)
+        let mut pool = lock(&self.pool);
+        let at = pool.idle.iter().rposition(|idle| idle.open.owner == *owner)?;
+        Some(pool.idle.remove(at).open)
+    }
+
+    /// Closes unused connections, so that a call with a permit can open another connection within the limit.
+    fn make_room(&self) {
+        let mut pool = lock(&self.pool);
+        let surplus = pool.idle.len().saturating_sub(self.permits.available_permits());
+        pool.idle.drain(..surplus);
+    }
+
+    /// Closes each connection that was unused for [`IDLE`], until all connections are in use or closed.
+    async fn close_unused(remote: Weak<Self>) {
+        while let Some(next) = remote.upgrade().and_then(|remote| remote.close_expired()) {
+            sleep_until(next).await;
+        }
+    }
+
+    /// Closes the connections that were unused for [`IDLE`]. Returns when the next one expires.
+    fn close_expired(&self) -> Option<Instant> {
+        let mut pool = lock(&self.pool);
+        pool.idle.retain(|idle| idle.since.elapsed() < IDLE);
+        let next = pool.idle.first().map(|idle| idle.since + IDLE);
+        pool.has_timer = next.is_some();
+        next
     }
 
     async fn open(&self, owner: Owner) -> Result<Open> {
@@ -210,7 +355,7 @@ impl Lease {
 
     /// Sets the call that the connection works on, until the guard is dropped.
     pub(super) fn begin(&self, conversation: &Arc<Conversation>) -> Entered {
-        self.open().current.enter(conversation)
+        self.open().current.enter(conversation, None)
     }
 
     /// Returns the connection to the pool, because the call has ended.
@@ -223,13 +368,28 @@ impl Drop for Lease {
     fn drop(&mut self) {
         let Some(open) = self.open.take() else { return };
         if self.is_reusable {
-            let mut idle = lock(&self.remote.idle);
-            if idle.len() >= self.remote.config.max_connections {
-                idle.remove(0);
+            let mut pool = lock(&self.remote.pool);
+            if pool.idle.len() >= self.remote.config.max_connections {
+                pool.idle.remove(0);
             }
-            idle.push(Idle { open, since: Instant::now() });
+            pool.idle.push(Idle { open, since: Instant::now() });
+            if !pool.has_timer
+                && let Ok(runtime) = tokio::runtime::Handle::try_current()
+            {
+                pool.has_timer = true;
+                runtime.spawn(Remote::close_unused(Arc::downgrade(&self.remote)));
+            }
         }
     }
+}
+
+/// Returns the name of the other server for callers: the prefix of its tools, or else the name that the server sent.
+fn label(prefix: &str, name: Option<String>) -> String {
+    let prefix = prefix.trim_end_matches(|last: char| !last.is_alphanumeric());
+    if prefix.is_empty() {
+        return name.unwrap_or_else(|| "unnamed".into());
+    }
+    prefix.to_owned()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -242,5 +402,17 @@ impl fmt::Debug for Remote {
             .field("endpoint", &self.endpoint)
             .field("config", &self.config)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::label;
+
+    #[test]
+    fn label_is_the_prefix_or_the_name_that_the_server_sent() {
+        assert_eq!(label("weather_", Some("forecasts".into())), "weather");
+        assert_eq!(label("", Some("forecasts".into())), "forecasts");
+        assert_eq!(label("", None), "unnamed");
     }
 }

@@ -6,24 +6,13 @@ use std::{
     time::Duration,
 };
 
-use antiphon::{Server, http::HttpConfig, prelude::*};
+use antiphon::prelude::*;
 use antiphon_host::{Endpoint, Event, Form, HttpEndpoint, Lifecycle, Proxy, Shown};
 use serde_json::json;
-use tokio::net::TcpListener;
+use tokio::sync::mpsc;
 
-use super::{config, front, revisions, server, text, user};
+use super::{BOTH, config, front, listen, revisions, server, text, until, user};
 use crate::support::endpoint;
-
-/// Waits until `done` returns true.
-async fn until(done: impl Fn() -> bool) {
-    for _ in 0..500 {
-        if done() {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("it takes too long");
-}
 
 #[tokio::test]
 async fn a_result_over_the_limit_is_an_error() {
@@ -41,13 +30,39 @@ async fn a_result_over_the_limit_is_an_error() {
 #[tokio::test]
 async fn a_server_that_works_too_long_is_cancelled() {
     for (lifecycle, behind) in revisions() {
-        let (server, seen) = server::server();
-        let front = front(&endpoint(&server), config(behind).with_timeout(Duration::from_secs(1))).await;
+        // The transport of this test does not carry the tasks of 2025-11-25.
+        let tools: &[&str] =
+            if behind == Lifecycle::Modern { &["sleep", "sleep_as_task"] } else { &["sleep"] };
+        for tool in tools {
+            let (server, seen) = server::server();
+            let second = Duration::from_secs(1);
+            let limits = config(behind).with_timeout(second).with_task_timeout(second);
+            let front = front(&endpoint(&server), limits).await;
+            let connection = user("Ada", lifecycle).build().connect(endpoint(&front)).await.unwrap();
+            let (result, ()) = tokio::join!(
+                connection.call(tool, json!({})).into_future(),
+                until(|| seen.sleepers.load(Ordering::SeqCst) == 1)
+            );
+            let result = result.unwrap();
+            assert_eq!(result.is_error, Some(true), "{tool} {lifecycle:?} {behind:?}");
+            assert!(text(&result).contains("did not answer `tools/call` within 1s"), "{}", text(&result));
+            until(|| seen.sleepers.load(Ordering::SeqCst) == 0).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_question_over_the_limit_closes_its_call() {
+    for lifecycle in BOTH {
+        let (server, _) = server::server();
+        let limits = config(Lifecycle::Legacy).with_max_bytes(200).with_max_connections(1);
+        let front = front(&endpoint(&server), limits.with_timeout(Duration::from_secs(2))).await;
         let connection = user("Ada", lifecycle).build().connect(endpoint(&front)).await.unwrap();
-        let result = connection.call("sleep", json!({})).await.unwrap();
-        assert_eq!(result.is_error, Some(true));
-        assert!(text(&result).contains("did not answer `tools/call` within 1s"), "{}", text(&result));
-        until(|| seen.sleepers.load(Ordering::SeqCst) == 0).await;
+        let result = connection.call("greet", json!({})).await.unwrap();
+        assert!(text(&result).contains("more than the limit of 200"), "{}", text(&result));
+        // The call would keep the only connection until the answer timeout.
+        let result = connection.call("credentials", json!({})).await.unwrap();
+        assert_eq!((result.is_error == Some(true), text(&result)), (false, ""), "{lifecycle:?}");
     }
 }
 
@@ -109,6 +124,79 @@ async fn calls_wait_for_a_connection_and_a_waiting_user_does_not_occupy_one_of_2
 }
 
 #[tokio::test]
+async fn a_followed_list_does_not_replace_the_tools_of_the_server() {
+    /// The loop of the guide.
+    async fn follow(proxy: Proxy, mut changes: mpsc::UnboundedReceiver<()>, server: Server) {
+        let mut added: Vec<String> = Vec::new();
+        loop {
+            let tools = proxy.tools().await.unwrap();
+            added = server
+                .update(|items| {
+                    for name in &added {
+                        items.remove_tool(name);
+                    }
+                    let mut names = Vec::new();
+                    for tool in tools {
+                        if !items.tools().any(|name| name == tool.name()) {
+                            names.push(tool.name().to_owned());
+                            items.add_tool(tool);
+                        }
+                    }
+                    names
+                })
+                .unwrap();
+            if changes.recv().await.is_none() {
+                return;
+            }
+        }
+    }
+    async fn own(_: &Ctx, _: ()) -> Result<String> {
+        Ok("own".into())
+    }
+    async fn foreign(_: &Ctx, _: ()) -> Result<String> {
+        Ok("foreign".into())
+    }
+    let foreign = |name: &str| Tool::new(name, "Says a word", foreign);
+    for (lifecycle, behind) in revisions() {
+        let far = Server::builder("behind", "1").tool(foreign("other")).build().unwrap();
+        let report = Tool::new("report", "Says a word", own);
+        let near = Server::builder("front", "1").tool(report).build().unwrap();
+        let (changed, changes) = mpsc::unbounded_channel();
+        let config = config(behind).with_events(move |event| {
+            if event == Event::ToolsChanged {
+                let _ = changed.send(());
+            }
+        });
+        let proxy = Proxy::connect_with(endpoint(&far), config).await.unwrap();
+        let following = tokio::spawn(follow(proxy, changes, near.clone()));
+        let connection = user("Ada", lifecycle).build().connect(endpoint(&near)).await.unwrap();
+        let listed = async |expected: &[&str]| {
+            for _ in 0..500 {
+                let tools = connection.tools().await.unwrap();
+                let mut names: Vec<&str> = tools.iter().map(|tool| &*tool.name).collect();
+                names.sort_unstable();
+                if names == expected {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            panic!("{expected:?} are not listed: {lifecycle:?} {behind:?}");
+        };
+        listed(&["other", "report"]).await;
+        far.add_tool(foreign("report")).unwrap();
+        far.add_tool(foreign("third")).unwrap();
+        listed(&["other", "report", "third"]).await;
+        assert_eq!(text(&connection.call("report", json!({})).await.unwrap()), "own");
+        assert_eq!(text(&connection.call("other", json!({})).await.unwrap()), "foreign");
+        far.remove_tool("report");
+        far.remove_tool("other");
+        listed(&["report", "third"]).await;
+        assert_eq!(text(&connection.call("report", json!({})).await.unwrap()), "own");
+        following.abort();
+    }
+}
+
+#[tokio::test]
 async fn a_changed_list_is_an_event_and_can_be_read_again() {
     for (_, behind) in revisions() {
         let server = Server::builder("behind", "1").build().unwrap();
@@ -129,14 +217,6 @@ async fn a_changed_list_is_an_event_and_can_be_read_again() {
 
 #[tokio::test]
 async fn credentials_of_the_caller_stay_in_front_of_the_proxy() {
-    async fn listen(server: Server) -> String {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/mcp", listener.local_addr().unwrap());
-        tokio::spawn(async move {
-            server.serve_listener(listener, HttpConfig::default(), std::future::pending()).await
-        });
-        url
-    }
     for (lifecycle, behind) in revisions() {
         let far = listen(server::server().0).await;
         let secret = |url: &str| HttpEndpoint::new(url).with_bearer("secret").with_header("cookie", "a=b");

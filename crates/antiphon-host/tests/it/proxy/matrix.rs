@@ -9,12 +9,11 @@ use std::{
     time::Duration,
 };
 
-use antiphon::{Server, http::HttpConfig, task::TaskConfig};
+use antiphon::{Server, task::TaskConfig};
 use antiphon_host::{Connection, Endpoint, Error, Event, Host, Lifecycle, Proxy, model::CallToolResult};
 use serde_json::json;
-use tokio::net::TcpListener;
 
-use super::{BOTH, config, server, text, user};
+use super::{BOTH, config, listen, server, text, user};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Transport {
@@ -118,15 +117,6 @@ async fn front(behind: Endpoint, revision: Lifecycle) -> Server {
     let proxy = Proxy::connect_with(behind, config(revision)).await.unwrap();
     let tasks = TaskConfig::default().with_poll_interval(Duration::from_millis(50));
     proxy.add_to(Server::builder("front", "1.0.0").with_tasks(tasks)).await.unwrap().build().unwrap()
-}
-
-async fn listen(server: Server) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
-    tokio::spawn(async move {
-        server.serve_listener(listener, HttpConfig::default(), std::future::pending()).await
-    });
-    url
 }
 
 /// Starts a server behind and a server in front of it.

@@ -1,16 +1,21 @@
 //! Another server behind an Antiphon server.
 
+mod connections;
 mod limits;
 mod matrix;
+mod privacy;
 mod replicas;
 mod server;
 
-use antiphon::{Server, prelude::*};
+use std::time::Duration;
+
+use antiphon::{Server, http::HttpConfig, prelude::*};
 use antiphon_host::{
     Endpoint, Form, Host, HostBuilder, Lifecycle, Proxy, ProxyConfig, Shown, model::CallToolResult,
 };
 use antiphon_llm::{Reply, Request, Scripted};
 use serde_json::json;
+use tokio::net::TcpListener;
 
 use crate::support::endpoint;
 
@@ -32,6 +37,27 @@ fn user(name: &str, lifecycle: Lifecycle) -> HostBuilder {
         .with_model(Scripted::new().otherwise(|_: &Request| Ok(Reply::new("m", "four"))))
         .with_forms(move |_: Form| std::future::ready(Shown::Accept(json!({"name": name}))))
         .with_pages(|_| std::future::ready(true))
+}
+
+/// Waits until `done` returns true.
+async fn until(done: impl Fn() -> bool) {
+    for _ in 0..500 {
+        if done() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("it takes too long");
+}
+
+/// Serves over HTTP, and returns the URL.
+async fn listen(server: Server) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        server.serve_listener(listener, HttpConfig::default(), std::future::pending()).await
+    });
+    url
 }
 
 fn text(result: &CallToolResult) -> &str {

@@ -55,6 +55,15 @@ async fn interview(ctx: &Ctx, _: ()) -> Result<String> {
     Ok(format!("{first} {second} {} {}", third?.accepted()?.name, sampled?.text()))
 }
 
+/// Continues without the answer after 10 seconds.
+async fn impatient(ctx: &Ctx, _: ()) -> Result<String> {
+    let question = ctx.elicit::<Name>("Who are you?");
+    match tokio::time::timeout(Duration::from_secs(10), question).await {
+        Ok(answer) => Ok(answer?.accepted()?.name),
+        Err(_) => Ok("nobody".into()),
+    }
+}
+
 async fn visit(ctx: &Ctx, _: ()) -> Result<String> {
     let visited = ctx.elicit_url("Sign in", "https://example.com/sign-in").await?;
     Ok(format!("agreed {}", visited.agreed))
@@ -132,7 +141,10 @@ pub(super) fn server() -> (Server, Seen) {
     let title = async |_: &Ctx, Name { name }: Name| -> Result<String> { Ok(format!("Hello, {name}")) };
     let text = async |_: &Ctx, _: ()| -> Result<String> { Ok("the text".into()) };
     let rows = async |_: &Ctx, Name { name }: Name| -> Result<String> { Ok(format!("the rows of {name}")) };
-    let tasks = TaskConfig::default().with_poll_interval(Duration::from_millis(50));
+    let tasks = TaskConfig::default()
+        .with_poll_interval(Duration::from_millis(50))
+        // A cancelled task ends at once.
+        .with_cancel_grace(Duration::ZERO);
     let server = Server::builder("behind", "1.0.0")
         .with_state(seen.clone())
         .with_tasks(tasks)
@@ -144,6 +156,7 @@ pub(super) fn server() -> (Server, Seen) {
                 .with_meta("example.com/kind", "polite"),
         )
         .tool(Tool::new("interview", "Asks four questions", interview))
+        .tool(Tool::new("impatient", "Asks, and continues without an answer", impatient))
         .tool(Tool::new("visit", "Sends you to a page", visit))
         .tool(Tool::new("guarded", "Requires a visit first", guarded))
         .tool(Tool::new("sample", "Asks a model", sample))
@@ -156,6 +169,7 @@ pub(super) fn server() -> (Server, Seen) {
         .tool(Tool::new("fail", "Fails", fail))
         .tool(Tool::new("refuse", "Returns a JSON-RPC error", refuse))
         .tool(Tool::new("sleep", "Sleeps", sleep))
+        .tool(Tool::new("sleep_as_task", "Sleeps in a task", sleep).with_tasks(TaskPolicy::Always))
         .tool(Tool::new("credentials", "Lists credentials", credentials))
         .prompt(Prompt::new("hello", "Greets", title))
         .resource(Resource::new("text://one", "one", text).with_mime_type("text/plain"))
