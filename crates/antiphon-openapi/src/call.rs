@@ -1,4 +1,4 @@
-//! The function of a tool: sends the request of a call, and returns the response.
+//! The function of a tool. It sends the HTTP request of a tool call, and returns the response.
 
 use std::sync::Arc;
 
@@ -33,8 +33,8 @@ pub(crate) struct Target {
 impl Call {
     /// Calls the operation.
     ///
-    /// A request with effects is a step, so replay does not send it again. A request without effects is sent again,
-    /// because its response would only make the journal larger.
+    /// A request with effects is a step, so it is not sent again on replay. A request without effects is sent again on
+    /// replay, because a recorded response would only make the journal larger.
     pub(crate) async fn run(self, ctx: &Ctx, arguments: Map<String, Value>) -> Result<ToolOutput> {
         let Target { http, template, credentials, title, .. } = &*self.0;
         let caller = Caller::of(ctx);

@@ -14,7 +14,7 @@ use crate::{
     schema::{Converter, cut},
 };
 
-/// Headers that the client sets, or that OpenAPI defines elsewhere.
+/// Headers that the HTTP client sets, or that OpenAPI defines in other fields.
 const RESERVED_HEADERS: [&str; 10] = [
     "accept",
     "authorization",
@@ -28,31 +28,31 @@ const RESERVED_HEADERS: [&str; 10] = [
     "upgrade",
 ];
 
-/// The limits of texts and schemas.
+/// The maximum sizes of texts and schemas.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
-    /// Characters of a tool's description.
+    /// The maximum number of characters of a tool's description.
     pub(crate) description: usize,
-    /// Characters of other descriptions.
+    /// The maximum number of characters of other descriptions.
     pub(crate) argument_description: usize,
-    /// Bytes of an input schema.
+    /// The maximum number of bytes of an input schema.
     pub(crate) schema: usize,
 }
 
-/// The tool that stands for one operation.
+/// The parts of a tool that calls one operation.
 #[derive(Debug)]
 pub(crate) struct Operation {
     pub(crate) title: Option<String>,
     pub(crate) description: String,
     pub(crate) input_schema: Value,
     pub(crate) template: Template,
-    /// The header in which the server sends an idempotency key, if the operation has one.
+    /// The header in which the server sends an idempotency key, if the operation has such a header.
     pub(crate) idempotency_header: Option<String>,
     pub(crate) warnings: BTreeSet<String>,
 }
 
 impl Operation {
-    /// Converts an operation, or returns the reason why it cannot become a tool.
+    /// Converts an operation, or returns the reason why the operation cannot become a tool.
     pub(crate) fn new(
         document: &Document,
         found: &Found<'_>,
@@ -118,7 +118,7 @@ impl Operation {
     }
 }
 
-/// Returns the description: the summary and the description of the operation.
+/// Returns the description of the tool: the summary and the description of the operation.
 fn description(found: &Found<'_>) -> String {
     let (summary, text) = (found.text("summary"), found.text("description"));
     let mut whole = match (summary, text) {
@@ -133,7 +133,7 @@ fn description(found: &Found<'_>) -> String {
     whole
 }
 
-/// Returns the header `Accept`: JSON first, then the other media types of successful responses.
+/// Returns the value of the header `Accept`: JSON first, then the other media types of successful responses.
 fn accept(document: &Document, found: &Found<'_>) -> String {
     let mut types: Vec<&str> = Vec::new();
     for (status, response) in
@@ -158,7 +158,8 @@ fn accept(document: &Document, found: &Found<'_>) -> String {
     types.join(", ")
 }
 
-/// Shortens a schema that is too large, first by its nested descriptions and examples.
+/// Makes a schema that is too large smaller: removes its nested descriptions and examples. Returns an error if the
+/// schema is still too large.
 fn limit(schema: &mut Value, limit: usize, warnings: &mut BTreeSet<String>) -> Result<(), String> {
     if schema.to_string().len() <= limit {
         return Ok(());
@@ -184,7 +185,7 @@ fn limit(schema: &mut Value, limit: usize, warnings: &mut BTreeSet<String>) -> R
     Ok(())
 }
 
-/// Removes descriptions and examples from a schema and its parts. Properties can have these names, too.
+/// Removes descriptions and examples from a schema and its parts. Properties with these names stay.
 fn without_texts(schema: &mut Value) {
     match schema {
         Value::Object(keywords) => {
@@ -211,7 +212,7 @@ fn without_texts(schema: &mut Value) {
 struct Build<'a> {
     document: &'a Document,
     converter: Converter<'a>,
-    /// The names of arguments that are used.
+    /// The names of arguments that are already used.
     taken: BTreeSet<String>,
     properties: Map<String, Value>,
     required: Vec<String>,
@@ -220,7 +221,8 @@ struct Build<'a> {
 }
 
 impl Build<'_> {
-    /// Adds the parameters of the path item and of the operation. Those of the operation replace the others.
+    /// Adds the parameters of the path item and of the operation. A parameter of the operation replaces the same
+    /// parameter of the path item.
     fn parameters(&mut self, found: &Found<'_>, applied: &Applied, method: &Method) -> Result<(), String> {
         let document = self.document;
         let mut all: Vec<&Map<String, Value>> = Vec::new();
@@ -241,7 +243,8 @@ impl Build<'_> {
                 }
             }
         }
-        // The first parameter with a name keeps it, so the order of places decides.
+        // If several parameters have the same name, only the first parameter keeps this name. So the order of the
+        // places matters.
         for place in [Place::Path, Place::Query, Place::Header, Place::Cookie] {
             for parameter in
                 all.iter().filter(|it| it.get("in").and_then(Value::as_str) == Some(place.name()))
@@ -345,7 +348,7 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// Returns the style of a parameter, or the default of its place.
+    /// Returns the style of a parameter, or the default style for its place.
     fn style(&mut self, parameter: &Map<String, Value>, place: Place, wire: &str) -> Style {
         let default = match place {
             Place::Path | Place::Header => Style::Simple,
@@ -367,7 +370,8 @@ impl Build<'_> {
         })
     }
 
-    /// Adds the body. Its fields become arguments if that loses nothing, and otherwise the body is one argument.
+    /// Adds the body. If this loses no information, each field of the body becomes an argument. Otherwise, the whole
+    /// body is one argument.
     fn body(&mut self, body: &Value, method: &Method) -> Result<Option<Body>, String> {
         let document = self.document;
         let body = document.resolve(body).ok_or("the request body has no target in the document")?;
@@ -386,7 +390,7 @@ impl Build<'_> {
             let names: Vec<String> = content.keys().map(|name| format!("`{name}`")).collect();
             return Err(format!("its body needs {}, which a tool cannot send", names.join(" or ")));
         };
-        // `*/*` allows any media type, and JSON is one.
+        // `*/*` allows any media type, so use JSON.
         let media_type = if name.contains('*') { "application/json".to_owned() } else { name.clone() };
         let schema = media.get("schema").unwrap_or(&Value::Bool(true));
         let target = document.resolve(schema);
@@ -445,8 +449,8 @@ impl Build<'_> {
         styles.collect()
     }
 
-    /// Returns whether the fields of a body can be arguments: it is an object with fixed fields, and no field has the
-    /// name of a parameter.
+    /// Returns whether the fields of a body can be arguments. The body must be an object with fixed fields, and no
+    /// field can have the name of a parameter.
     fn is_flat(&self, schema: &Map<String, Value>, is_required: bool) -> bool {
         let fixed = [
             "type",
@@ -490,7 +494,7 @@ impl Build<'_> {
     }
 }
 
-/// Adds a description to a schema. The description of a parameter replaces that of its schema.
+/// Adds a description to a schema. The description of a parameter replaces the description in its schema.
 fn describe(schema: &mut Value, text: &str) {
     if text.is_empty() {
         return;
@@ -517,13 +521,13 @@ fn media(name: &str) -> String {
     name.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-/// Returns whether a media type is JSON, or any.
+/// Returns whether a media type is JSON, or allows any type.
 pub(crate) fn is_json(name: &str) -> bool {
     let name = media(name);
     name.ends_with("/json") || name.ends_with("+json") || name == "*/*" || name == "application/*"
 }
 
-/// Returns which JSON media type is preferred: a plain document, then a merge patch, and last a list of changes.
+/// Returns the rank of a JSON media type. A plain document is preferred, then a merge patch, then a list of changes.
 fn json_rank(name: &str) -> u8 {
     match media(name).as_str() {
         "application/json" => 0,

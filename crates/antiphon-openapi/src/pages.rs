@@ -1,4 +1,4 @@
-//! Pages of rows: finds out how an operation pages, and reads its pages for a result set.
+//! Pages of rows: detects how an operation splits its rows into pages, and reads these pages for a result set.
 
 use antiphon::results::Rows;
 use http::Method;
@@ -13,7 +13,7 @@ use crate::{
     request::{Parameter, Place, Request, Template},
 };
 
-/// The limits of a result set whose rows are the pages of an API.
+/// The limits of a result set whose rows come from the pages of an API.
 #[derive(Clone, Debug)]
 pub struct PageLimits {
     pages: usize,
@@ -27,21 +27,21 @@ impl PageLimits {
         Self::default()
     }
 
-    /// Sets how many pages a call reads. Default: 10 pages.
+    /// Sets the maximum number of pages that a call reads. Default: 10 pages.
     #[must_use]
     pub fn with_pages(mut self, pages: usize) -> Self {
         self.pages = pages.max(1);
         self
     }
 
-    /// Sets how many rows a call reads. Default: 5,000 rows.
+    /// Sets the maximum number of rows that a call reads. Default: 5,000 rows.
     #[must_use]
     pub fn with_rows(mut self, rows: usize) -> Self {
         self.rows = rows;
         self
     }
 
-    /// Sets how many bytes of rows a call reads. Default: 8 MiB.
+    /// Sets the maximum size in bytes of the rows that a call reads. Default: 8 MiB.
     #[must_use]
     pub fn with_bytes(mut self, bytes: usize) -> Self {
         self.bytes = bytes;
@@ -55,18 +55,19 @@ impl Default for PageLimits {
     }
 }
 
-/// How an operation pages.
+/// The way in which an operation splits its rows into pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Paging {
     rows: RowsAt,
     position: Option<Position>,
-    /// The argument with the size of a page, and its default.
+    /// The argument that sets the size of a page, and the default of this argument.
     size: Option<(String, Option<u64>)>,
-    /// Whether the document declares a known place of the next page. The last page then does not have it.
+    /// Whether the document declares a known field for the next page. In this case, a response without this field is
+    /// the last page.
     declares_next: bool,
 }
 
-/// Where a response has its rows.
+/// The place of the rows in a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum RowsAt {
     /// The response is the list.
@@ -75,7 +76,7 @@ enum RowsAt {
     Field(String),
 }
 
-/// The argument with the position of a page.
+/// The argument that sets the position of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Position {
     Page {
@@ -83,7 +84,7 @@ enum Position {
         first: u64,
     },
     Offset(String),
-    /// A value from the previous page.
+    /// A cursor: a value from the previous page.
     Cursor(String),
     /// The ID of the last row.
     After(String),
@@ -107,7 +108,7 @@ const CURSORS: [&str; 13] = [
 const SIZES: [&str; 8] =
     ["per_page", "limit", "page_size", "pagesize", "max_results", "maxresults", "count", "size"];
 
-/// Where responses have the cursor of the next page.
+/// The places in a response that can contain the cursor of the next page.
 const NEXT_CURSORS: [&str; 22] = [
     "/next",
     "/next_cursor",
@@ -133,7 +134,7 @@ const NEXT_CURSORS: [&str; 22] = [
     "/next_page/offset",
 ];
 
-/// Where responses have the URL of the next page.
+/// The places in a response that can contain the URL of the next page.
 const NEXT_URLS: [&str; 15] = [
     "/next",
     "/next_url",
@@ -153,7 +154,7 @@ const NEXT_URLS: [&str; 15] = [
 ];
 
 impl Paging {
-    /// Recognizes the paging of a `GET` operation that returns a list of rows, or an object with one list.
+    /// Detects the paging of a `GET` operation that returns a list of rows, or an object with one list.
     pub(crate) fn detect(document: &Document, found: &Found<'_>, template: &Template) -> Option<Self> {
         if template.method != Method::GET {
             return None;
@@ -195,7 +196,8 @@ impl Paging {
         }
     }
 
-    /// Returns the next page, or `None` after the last. The error is the reason why the next page is not known.
+    /// Returns the position of the next page, or `None` after the last page. The error is the reason why the
+    /// next page is unknown.
     fn next(
         &self,
         page: usize,
@@ -223,7 +225,8 @@ impl Paging {
         let number = |name: &str| arguments.get(name).and_then(Value::as_u64);
         let size = self.size.as_ref().and_then(|(argument, default)| number(argument).or(*default));
         let is_full = !rows.is_empty() && (has_more || size.is_none_or(|size| rows.len() as u64 >= size));
-        // The end of the rows, if the API has no more or states the next page in a known place.
+        // Returns the end of the rows if the API has no more rows, or if the place of the next page in a response is
+        // known. Otherwise returns an error.
         let end = |is_known: bool| {
             if has_more {
                 Err("the API has more rows, but the position of the next page is not known")
@@ -266,9 +269,9 @@ enum Next {
     Arguments(Map<String, Value>),
 }
 
-/// The rows of all pages, or a response that has none.
+/// The rows of all pages, or a response that contains no rows.
 pub(crate) enum Gathered {
-    /// The note states why the rows are not complete.
+    /// The rows of all pages. `note` states the reason if rows are missing.
     Rows {
         rows: Rows,
         note: Option<String>,
@@ -290,7 +293,7 @@ pub(crate) async fn gather(
     let mut rows = Rows::new();
     let mut previous: Option<Vec<Value>> = None;
     for page in 1.. {
-        // The next page needs the same headers and cookies, and its credentials can be new.
+        // The request for the next page needs the same headers and cookies, but possibly new credentials.
         let before = request.clone();
         let secrets = applied.add(&mut request, caller).await?;
         let reply = match http.send(request, &secrets).await {
@@ -305,7 +308,7 @@ pub(crate) async fn gather(
             }
             return Ok(incomplete(rows, &format!("page {page} failed with HTTP {}", reply.status)));
         };
-        // An API that ignores the position returns the same page again.
+        // If an API ignores the position, it returns the same page again.
         if !found.is_empty() && previous.as_ref() == Some(found) {
             return Ok(incomplete(rows, &format!("page {page} has the same rows as the page before it")));
         }
@@ -349,7 +352,7 @@ fn incomplete(rows: Rows, reason: &str) -> Gathered {
     Gathered::Rows { rows, note: Some(format!("The result set can be incomplete: {reason}.")) }
 }
 
-/// Returns the URL with `rel="next"` of a header `Link`.
+/// Returns the URL with `rel="next"` in a header `Link`.
 fn next_link(header: &str) -> Option<&str> {
     header.split('<').skip(1).find_map(|part| {
         let (url, rest) = part.split_once('>')?;
@@ -403,7 +406,7 @@ fn declares(document: &Document, schema: &Value, names: &[&str], depth: usize) -
         || parts.into_iter().flatten().any(|part| declares(document, part, names, depth + 1))
 }
 
-/// Returns whether a value is the cursor of a next page. APIs write its absence as null, an empty text or 0.
+/// Returns whether a value is the cursor of a next page. Without a next page, APIs send null, an empty text or 0.
 fn is_cursor(value: &Value) -> bool {
     match value {
         Value::String(text) => !text.is_empty(),

@@ -52,53 +52,54 @@ impl ProxyConfig {
         self
     }
 
-    /// Sets the protocol revisions that the proxy uses to the other server. Default: [`Lifecycle::Auto`].
+    /// Sets the protocol revisions that the proxy uses for the other server. Default: [`Lifecycle::Auto`].
     #[must_use]
     pub fn with_lifecycle(mut self, lifecycle: Lifecycle) -> Self {
         self.lifecycle = lifecycle;
         self
     }
 
-    /// Sets how long the other server can work until its result or its next question. The time that users need to
-    /// answer does not count. Default: 5 minutes.
+    /// Sets how long the proxy waits until the other server returns its result or its next question. The time that
+    /// users need to answer is not included. Default: 5 minutes.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Sets how long a task of the other server can work until its result or its next question. Default: 24 hours.
+    /// Sets how long the proxy waits until a task of the other server returns its result or its next question.
+    /// Default: 24 hours.
     #[must_use]
     pub fn with_task_timeout(mut self, timeout: Duration) -> Self {
         self.task_timeout = timeout;
         self
     }
 
-    /// Sets how long a call to an MCP 2025-11-25 server stays open while it waits for the caller's answer. Such a call
-    /// uses one connection. Calls to an MCP 2026-07-28 server do not have this limit. Default: 15 minutes.
+    /// Sets how long a call to an MCP 2025-11-25 server stays open while the call waits for the caller's answer. Such
+    /// a call uses one connection. Calls to an MCP 2026-07-28 server do not have this limit. Default: 15 minutes.
     #[must_use]
     pub fn with_answer_timeout(mut self, timeout: Duration) -> Self {
         self.answer_timeout = timeout;
         self
     }
 
-    /// Sets how many calls the other server can work on at the same time. Further calls wait. Each call to an MCP
-    /// 2025-11-25 server needs a separate connection. If the endpoint is a program, each connection is a process. Calls to an MCP
-    /// 2026-07-28 server share one connection. The minimum is 1. Default: 32.
+    /// Sets the maximum number of concurrent calls to the other server. Further calls wait. Each call to an MCP
+    /// 2025-11-25 server needs a separate connection. If the endpoint is a program, each connection is a process.
+    /// Calls to an MCP 2026-07-28 server share one connection. The minimum is 1. Default: 32.
     #[must_use]
     pub fn with_max_connections(mut self, connections: usize) -> Self {
         self.max_connections = connections.max(1);
         self
     }
 
-    /// Sets the maximum size of a result or of the questions of a round, as JSON in bytes. Default: 8 MiB.
+    /// Sets the maximum size in bytes of a result, or of the questions of a round, as JSON. Default: 8 MiB.
     #[must_use]
     pub fn with_max_bytes(mut self, bytes: usize) -> Self {
         self.max_bytes = bytes;
         self
     }
 
-    /// Sets how often one call can ask. Default: 100.
+    /// Sets the maximum number of rounds with questions in one call. Default: 100.
     #[must_use]
     pub fn with_max_rounds(mut self, rounds: u32) -> Self {
         self.max_rounds = rounds;
@@ -106,16 +107,17 @@ impl ProxyConfig {
     }
 
     /// Forwards reads of all URIs that begin with `prefix`, for example `notes://`. The proxy always forwards the URIs
-    /// that the other server lists, and those that match its templates. Use this setting for links in results that the
-    /// server does not list. You can call this method several times. Default: none.
+    /// that the other server lists, and the URIs that match a template of the other server. Use this setting if
+    /// results contain links to URIs that the other server does not list. You can call this method several times.
+    /// Default: none.
     #[must_use]
     pub fn with_uris(mut self, prefix: impl Into<String>) -> Self {
         self.uris.push(prefix.into());
         self
     }
 
-    /// Sets the function that is called for events of the other server, for example
-    /// [`Event::ToolsChanged`]. Events of calls are not among them. Default: none.
+    /// Sets the function that is called for events of the other server, for example [`Event::ToolsChanged`]. The
+    /// function is not called for events of calls. Default: none.
     #[must_use]
     pub fn with_events(mut self, listener: impl Fn(Event) + Send + Sync + 'static) -> Self {
         self.events = Some(Arc::new(listener));

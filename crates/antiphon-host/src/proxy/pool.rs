@@ -28,18 +28,19 @@ use crate::{
     host::{Host, HostLimits},
 };
 
-/// The other server.
+/// The other server (the proxied server), with its connections and open calls.
 pub(super) struct Remote {
     endpoint: Endpoint,
     pub(super) config: ProxyConfig,
-    /// The connection that lists tools, prompts and resources. All calls to a 2026-07-28 server use it, too: a program
-    /// can keep the keys of its `requestState` and its tasks in memory.
+    /// The connection that lists tools, prompts and resources. All calls to a 2026-07-28 server also use this
+    /// connection. The reason is that a server program can keep its tasks, and the encryption keys of its
+    /// `requestState`, in memory.
     pub(super) shared: Connection,
     /// The calls that use `shared`.
     pub(super) current: Arc<Current>,
     permits: Arc<Semaphore>,
     idle: Mutex<Vec<Idle>>,
-    /// The open calls to a 2025-11-25 server, by their random IDs.
+    /// The open calls to a 2025-11-25 server, by the random IDs of the calls.
     calls: Mutex<HashMap<String, Arc<Conversation>>>,
     /// The tools of a 2025-11-25 server that must run as tasks.
     tasks: Mutex<BTreeSet<String>>,
@@ -59,8 +60,8 @@ struct Open {
     level: Option<Level>,
 }
 
-/// The caller of a connection: a principal, and the capabilities that the connection declares. Other callers do not use
-/// the connection.
+/// The caller for which a connection is used: a principal, and the capabilities that the connection declares. Other
+/// callers never use the same connection.
 #[derive(Clone, PartialEq)]
 pub(super) struct Owner {
     principal: Option<String>,
@@ -127,7 +128,7 @@ impl Remote {
         lock(&self.calls)
     }
 
-    /// Waits until the number of concurrent calls allows another one.
+    /// Waits until the number of concurrent calls allows another call.
     pub(super) async fn permit(&self) -> Result<OwnedSemaphorePermit> {
         let permit = timeout(self.config.timeout, Arc::clone(&self.permits).acquire_owned()).await;
         let Ok(Ok(permit)) = permit else {
@@ -139,7 +140,8 @@ impl Remote {
         Ok(permit)
     }
 
-    /// Takes a connection to a 2025-11-25 server for one call of `owner`, with log messages from `level` on.
+    /// Takes a connection to a 2025-11-25 server for one call of `owner`. Requests log messages of at least the level
+    /// `level`.
     pub(super) async fn lease(self: &Arc<Self>, owner: Owner, level: Option<Level>) -> Result<Lease> {
         let permit = self.permit().await?;
         let mut open = match self.take_idle(&owner) {
@@ -149,13 +151,13 @@ impl Remote {
         if level.is_some() && level != open.level {
             open.level = level;
             let name = level.map_or("info", name_of_level);
-            // A server without log messages rejects the request.
+            // A server that does not support log messages rejects this request.
             let _ = open.connection.set_log_level(name).await;
         }
         Ok(Lease { remote: Arc::clone(self), open: Some(open), is_reusable: false, _permit: permit })
     }
 
-    /// Returns an unused connection of this owner, and closes the connections that were unused for long.
+    /// Returns an unused connection of this owner, and closes connections that were unused for a long time.
     fn take_idle(&self, owner: &Owner) -> Option<Open> {
         let mut idle = lock(&self.idle);
         idle.retain(|idle| idle.since.elapsed() < IDLE);
@@ -189,8 +191,9 @@ impl Remote {
     }
 }
 
-/// A connection that one call uses. Drop returns the connection, or closes it if the call was cancelled: a cancelled
-/// call can still ask, and its questions must not reach another caller.
+/// A connection that one call uses. Dropping this value returns the connection to the pool. If the call was cancelled,
+/// the drop closes the connection: a cancelled call can still ask questions, and these questions must not reach
+/// another caller.
 pub(super) struct Lease {
     remote: Arc<Remote>,
     /// `None` only in drop.
@@ -208,7 +211,7 @@ impl Lease {
         &self.open().connection
     }
 
-    /// Sets the call that the connection works on, until the guard is dropped.
+    /// Adds a call to the open calls of the connection, until the guard is dropped.
     pub(super) fn begin(&self, conversation: &Arc<Conversation>) -> Entered {
         self.open().current.enter(conversation)
     }
