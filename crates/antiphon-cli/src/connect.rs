@@ -1,4 +1,4 @@
-//! `antiphon connect`: connects to a server, shows its capabilities, and saves it under a name.
+//! `antiphon connect`: connects to a server, shows its capabilities, and saves the server under a name.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -109,7 +109,7 @@ impl Connect {
             },
             [] => return Err(Misused("the URL or the command of the server is missing".into()).into()),
         };
-        // The definition is also used from other folders, so it needs an absolute path.
+        // The definition can be used from other folders, so it needs an absolute path.
         if let Some(program) = &mut definition.command
             && program.contains(std::path::MAIN_SEPARATOR)
             && let Ok(path) = std::path::absolute(&*program)
@@ -137,7 +137,7 @@ pub(crate) fn pairs(texts: &[String], between: char, form: &str) -> Result<BTree
         let name = name.trim();
         (!name.is_empty()).then(|| (name.to_owned(), value.trim_start().to_owned()))
     };
-    // The error does not repeat the text, because it can contain a secret.
+    // The error does not repeat the text, because the text can contain a secret.
     let wrong = || Misused(format!("a header or variable is not valid; write it as {form}"));
     texts.iter().map(|text| Ok(pair(text).ok_or_else(wrong)?)).collect()
 }

@@ -12,7 +12,7 @@ use std::{
 
 use anyhow::Result;
 
-/// A folder with a file that redirects to the page. Drop deletes both.
+/// A folder with a file that redirects to the web page. Dropping this value deletes the folder and the file.
 pub(crate) struct Doorway {
     folder: PathBuf,
 }
@@ -27,7 +27,7 @@ impl Doorway {
         let mut builder = DirBuilder::new();
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        // This fails if the folder exists, so no other user created it.
+        // This call fails if the folder exists. So if the call succeeds, no other user created the folder.
         builder.create(&folder)?;
         let doorway = Self { folder };
         let file = doorway.folder.join("open.html");
@@ -44,7 +44,7 @@ impl Doorway {
 
 impl Drop for Doorway {
     fn drop(&mut self) {
-        // An error is harmless: the file then contains a token that is no longer valid.
+        // If the deletion fails, the file stays. This is harmless, because the token in the file is no longer valid.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }

@@ -22,7 +22,7 @@ Exit codes:
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Done,
-    /// The requested item does not exist, or there was nothing to do.
+    /// The requested item does not exist, or no work was necessary.
     Nothing,
     /// The tool returned an error, and the CLI printed it.
     ToolFailed,
@@ -43,7 +43,7 @@ impl From<Outcome> for ExitCode {
     }
 }
 
-/// A usage error. The exit code is 2, as for usage errors that `clap` finds.
+/// A usage error. The exit code is 2, like the exit code of usage errors from `clap`.
 #[derive(Debug)]
 pub(crate) struct Misused(pub(crate) String);
 
@@ -67,9 +67,9 @@ impl std::fmt::Display for Unreachable {
 
 impl std::error::Error for Unreachable {}
 
-/// Prints an error with a hint how to fix it, and returns the exit code.
+/// Prints an error, with a hint that describes how to fix the error. Returns the exit code.
 pub(crate) fn failed(error: &anyhow::Error) -> ExitCode {
-    // The error can contain text of a server.
+    // The error can contain text from a server.
     eprintln!("error: {}", clean(&told(error)));
     if let Some(hint) = error.downcast_ref().and_then(hint) {
         eprintln!("hint: {hint}");
@@ -82,7 +82,7 @@ pub(crate) fn told(error: &anyhow::Error) -> String {
     let told = format!("{error:#}");
     match error.downcast_ref::<HostError>() {
         Some(HostError::Connect { endpoint, .. }) if !endpoint.contains("://") => secrets::in_output(&told),
-        // The error can contain a line that the program printed.
+        // The error can contain a line of the program's output.
         Some(HostError::Lost { .. } | HostError::Timeout { .. }) => secrets::in_output(&told),
         Some(
             HostError::Connect { endpoint, .. }
@@ -131,7 +131,7 @@ fn connect_hint(
 ) -> Option<&'static str> {
     if !endpoint.contains("://") {
         let exited = cause.downcast_ref::<ProgramExited>();
-        // The error already contains its standard error.
+        // The error already contains the standard error of the program.
         if exited.is_some_and(|exited| !exited.stderr().is_empty()) {
             return None;
         }

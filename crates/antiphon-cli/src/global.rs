@@ -53,7 +53,7 @@ impl App {
             .with_stray_output(|stray| eprintln!("warning: {}", Self::describe(stray)))
     }
 
-    /// Describes text of a server program that is not an MCP message, without secrets.
+    /// Returns a warning about text of a server program that is not an MCP message. The warning contains no secrets.
     pub(crate) fn describe(stray: &StrayOutput) -> String {
         clean(&secrets::in_output(&stray.to_string()))
     }
@@ -76,7 +76,7 @@ impl App {
             connected = &mut connecting => return Ok(connected?),
             () = tokio::time::sleep(PATIENCE) => {}
         }
-        // The server can still be starting: `npx` downloads, `cargo run` compiles.
+        // The server is possibly still starting: `npx` downloads the server, and `cargo run` compiles it.
         eprintln!("still waiting for the server; `--verbose` shows its output, Ctrl-C stops waiting");
         Ok(connecting.await?)
     }

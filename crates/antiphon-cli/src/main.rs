@@ -99,7 +99,7 @@ impl Command {
     }
 }
 
-/// Adds advice to a usage error, where users expect the syntax of another command.
+/// Adds advice to a usage error, if the user has used the syntax of another command.
 fn advised(mut error: clap::Error) -> clap::Error {
     let command = std::env::args_os().skip(1).find(|word| !word.as_encoded_bytes().starts_with(b"-"));
     let tip = match (error.kind(), command.as_deref().and_then(std::ffi::OsStr::to_str)) {
@@ -111,7 +111,7 @@ fn advised(mut error: clap::Error) -> clap::Error {
         }
         _ => return error,
     };
-    // If clap found a name with the same first letter, the user probably made a typing mistake.
+    // If clap found a name with the same first letter, the user probably made a typo.
     let first = |kind| match error.get(kind) {
         Some(ContextValue::String(name)) => name.trim_start_matches('-').chars().next(),
         _ => None,
@@ -144,7 +144,7 @@ fn main() -> ExitCode {
             }
         })
     });
-    // A form can still wait for the terminal in a blocking thread. Do not wait for that thread.
+    // A form can still wait for the terminal in a blocking thread. Do not wait for this thread.
     runtime.shutdown_background();
     match ended {
         Ok(_) if print::is_lost() => ExitCode::FAILURE,

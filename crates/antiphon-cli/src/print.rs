@@ -21,7 +21,7 @@ pub(crate) fn trimmed(table: &Table) -> String {
     table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }
 
-/// Prints `value` as JSON if `json` is set, and `text` if not.
+/// Prints `value` as JSON if `json` is set. Otherwise prints `text`.
 pub(crate) fn print(json: bool, value: &Value, text: impl FnOnce() -> String) {
     if json { self::json(&format!("{value:#}")) } else { line(&text()) }
 }
@@ -39,13 +39,13 @@ pub(crate) fn line(text: &str) {
 /// Whether a write to standard output failed.
 static LOST: AtomicBool = AtomicBool::new(false);
 
-/// Returns whether a write to standard output failed for another reason than a closed pipe.
+/// Returns whether a write to standard output failed for a reason other than a closed pipe.
 pub(crate) fn is_lost() -> bool {
     LOST.load(Ordering::Relaxed)
 }
 
-/// Makes text of a server safe to print. Replaces characters that move the cursor, colour the screen, reorder text or
-/// hide it.
+/// Makes text from a server safe to print. Replaces characters that move the cursor, colour the screen, or reorder or
+/// hide text.
 pub(crate) fn clean(text: &str) -> String {
     let replaced = |c: char| is_deceptive(c) && c != '\n' && c != '\t' && !joins(c);
     text.chars().map(|c| if replaced(c) { '\u{fffd}' } else { c }).collect()
@@ -74,15 +74,15 @@ fn clean_json(json: &str) -> String {
     cleaned
 }
 
-/// Returns whether a character controls a terminal, reorders text, or is invisible: controls, directions, zero width,
-/// tags.
+/// Returns whether a character controls a terminal, reorders text, or is invisible. Such characters are control
+/// characters, direction marks, zero-width characters, and tag characters.
 fn is_deceptive(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
         || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
-/// Returns whether a character joins others. Some scripts and emoji need it.
+/// Returns whether a character joins other characters. Some scripts and emoji need such characters.
 fn joins(c: char) -> bool {
     matches!(c, '\u{200c}' | '\u{200d}')
 }

@@ -1,4 +1,4 @@
-//! `antiphon prompts`: lists a server's prompts, or gets one.
+//! `antiphon prompts`: lists a server's prompts, or gets the messages of one prompt.
 
 use antiphon_host::model::Prompt;
 use anyhow::Result;

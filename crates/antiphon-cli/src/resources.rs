@@ -1,4 +1,4 @@
-//! `antiphon resources`: lists a server's resources, or reads one.
+//! `antiphon resources`: lists a server's resources, or reads one resource.
 
 use std::path::PathBuf;
 

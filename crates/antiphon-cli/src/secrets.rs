@@ -3,7 +3,7 @@
 /// The replacement for a secret.
 const HIDDEN: &str = "***";
 
-/// Hides the password of a URL and the values of its query, which often contain keys.
+/// Hides the password of a URL, and the values in its query string, because these values often contain keys.
 pub(crate) fn in_url(text: &str) -> String {
     let Ok(mut url) = url::Url::parse(text) else { return text.to_owned() };
     let names: Vec<String> = url.query_pairs().map(|(name, _)| name.into_owned()).collect();
@@ -25,13 +25,13 @@ pub(crate) fn in_url(text: &str) -> String {
     url.into()
 }
 
-/// Hides the secrets of `url` in a text that contains it.
+/// Hides the secrets of `url` in a text that contains this URL.
 pub(crate) fn in_text(text: &str, url: &str) -> String {
     text.replace(url, &in_url(url))
 }
 
-/// Hides the secrets in what a program printed: in URLs, after `Bearer`, and after flags and JSON keys with the name of
-/// a secret.
+/// Hides secrets in the output of a program: in URLs, after `Bearer`, and after flags and JSON keys whose name
+/// indicates a secret, such as `--token`.
 pub(crate) fn in_output(text: &str) -> String {
     let line = |line: &str| {
         let words: Vec<String> = in_pairs(line).split(' ').map(in_word).collect();
@@ -40,7 +40,8 @@ pub(crate) fn in_output(text: &str) -> String {
     text.split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Hides the values of JSON pairs, `"name": "value"`, with the name of a secret. The text around them can be anything.
+/// Hides the values of JSON pairs (`"name": "value"`) whose name indicates a secret. The pairs can be inside any other
+/// text.
 fn in_pairs(text: &str) -> String {
     let mut shown = String::new();
     let mut rest = text;
@@ -48,7 +49,8 @@ fn in_pairs(text: &str) -> String {
         let (name, after) = rest.split_at(quote + 1);
         shown.push_str(name);
         rest = after;
-        // The quote before ends the name if a colon and another quote follow. JSON in JSON has `\"`.
+        // If a colon and another quote follow, the previous quote ends the name. In JSON inside JSON, quotes are
+        // written as `\"`.
         let Some(value) = after.trim_start().strip_prefix(':').map(str::trim_start) else { continue };
         let (value, is_escaped) = match value.strip_prefix('\\') {
             Some(value) => (value, true),
@@ -59,14 +61,15 @@ fn in_pairs(text: &str) -> String {
         if is_secret(name) {
             shown.push_str(&after[..after.len() - value.len()]);
             shown.push_str(HIDDEN);
-            // Without an end, the value is cut, and all of it is secret.
+            // A value without an end was truncated, so the whole rest is hidden.
             rest = &value[end_of_value(value, is_escaped)..];
         }
     }
     shown + rest
 }
 
-/// Returns where a JSON text ends: before its last quote, and before the backslash of an escaped quote.
+/// Returns the end of a JSON string: the position before its closing quote, or before the backslash of an escaped
+/// closing quote.
 fn end_of_value(value: &str, is_escaped: bool) -> usize {
     if is_escaped {
         return value.find("\\\"").unwrap_or(value.len());
@@ -96,13 +99,13 @@ fn after_bearer(words: Vec<String>) -> Vec<String> {
     words.into_iter().map(hide).collect()
 }
 
-/// Hides the secrets of a URL that can have quotes around it, or a colon after it.
+/// Hides the secrets in a URL. The URL can be in quotes, or be followed by a colon.
 fn in_word(word: &str) -> String {
     let url = word.trim_matches(|c: char| !c.is_alphanumeric() && c != '/');
     if url.contains("://") { word.replace(url, &in_url(url)) } else { word.to_owned() }
 }
 
-/// Hides the arguments of a program whose flags have the name of a secret.
+/// Hides the values of a program's arguments whose name indicates a secret, such as `--token`.
 pub(crate) fn in_arguments(arguments: &[String]) -> Vec<String> {
     let mut follows = false;
     let mut shown = Vec::new();
@@ -113,7 +116,7 @@ pub(crate) fn in_arguments(arguments: &[String]) -> Vec<String> {
         };
         // Errors quote the output of programs in backticks.
         let is_flag = flag.trim_start_matches('`').starts_with('-');
-        // `-e TOKEN=…` and `TOKEN=…` are as secret as `--token=…`.
+        // The values in `-e TOKEN=…` and `TOKEN=…` are also secrets, like the value in `--token=…`.
         let secret = is_secret(flag) && (is_flag || value.is_some());
         shown.push(match value {
             _ if follows && !is_flag => HIDDEN.to_owned(),

@@ -53,7 +53,7 @@ pub(crate) enum ProtocolChoice {
 }
 
 impl ProtocolChoice {
-    /// Returns the protocol revision, as the command line and the configuration name it.
+    /// Returns the name of the protocol revision on the command line and in the configuration.
     pub(crate) fn version(self) -> &'static str {
         match self {
             Self::Modern => Revision::Rounds.version(),
@@ -88,7 +88,7 @@ impl Target {
 impl Definition {
     /// Finds a server by its name in the configuration, its URL, or its command.
     pub(crate) fn find(server: &str, config: &Config) -> Result<Self> {
-        // A URL is always used as such, even if a configured server has that name.
+        // A URL is always used as a URL, even if a configured server has the same name.
         if server.contains("://") && !server.contains(' ') {
             return Self::at(server);
         }
@@ -106,7 +106,7 @@ impl Definition {
         }
     }
 
-    /// Applies the options of the command line.
+    /// Applies the connection options of the command line.
     pub(crate) fn reached(mut self, reach: &ConnectionArgs) -> Self {
         if reach.sse && self.url.is_some() {
             self.kind = Some("sse".to_owned());
@@ -144,7 +144,7 @@ impl Definition {
 
     /// Returns the headers of the configuration and of the command line, with at most one `Authorization`.
     pub(crate) fn all_headers(&self, reach: &ConnectionArgs) -> Result<Vec<(String, String)>> {
-        // The error does not repeat the text, because it can contain a secret.
+        // The error does not repeat the text, because the text can contain a secret.
         let split = |header: &String| {
             let (name, value) = header.split_once(':')?;
             Some((name.trim().to_owned(), value.trim().to_owned()))
@@ -166,7 +166,7 @@ impl Definition {
         Ok(headers)
     }
 
-    /// Returns an error if there are headers or a token, because these transports would not send them.
+    /// Returns an error if headers or a token are set, because transports other than HTTP would not send them.
     fn without_headers(&self, reach: &ConnectionArgs) -> Result<()> {
         if reach.token.is_none() && reach.header.is_empty() && self.headers.is_empty() {
             return Ok(());
@@ -180,7 +180,7 @@ impl Definition {
         let program = program.to_owned();
         Endpoint::child(program.clone(), move || {
             let mut command = tokio::process::Command::new(&program);
-            // These secrets are for the CLI, not for programs that it starts.
+            // These secrets are for the CLI, and not for programs that the CLI starts.
             for own in ["ANTIPHON_TOKEN", "ANTIPHON_KEYS", "ANTIPHON_OPERATORS_TOKEN"] {
                 command.env_remove(own);
             }
@@ -189,7 +189,7 @@ impl Definition {
                 command.current_dir(folder);
             }
             if !verbose {
-                // The host reads it, and shows its end if the connection fails.
+                // The host reads the standard error, and shows its last lines if the connection fails.
                 command.stderr(std::process::Stdio::piped());
             }
             command

@@ -94,7 +94,7 @@ impl Tasks {
     }
 }
 
-/// Error code of a server that does not support a method, or not for this client.
+/// The error code of a server that does not support a method, or does not support the method for this client.
 const METHOD_NOT_FOUND: i32 = -32601;
 
 async fn list(app: &App, connection: &Connection) -> Result<Outcome> {

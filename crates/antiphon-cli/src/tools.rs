@@ -1,4 +1,4 @@
-//! `antiphon tools`: lists a server's tools, or shows one.
+//! `antiphon tools`: lists a server's tools, or shows one tool.
 
 use antiphon_host::model::Tool;
 use anyhow::Result;
@@ -28,7 +28,8 @@ pub(crate) struct Tools {
 
 impl Tools {
     pub(crate) async fn run(self, app: &App) -> Result<Outcome> {
-        // Declare the capabilities of `call`, because some servers list tools with questions only for such hosts.
+        // Declare the capabilities that `antiphon call` declares, because some servers list tools that ask questions
+        // only for hosts with these capabilities.
         let connection = app.connect(&self.target, person::declaring(app)).await?;
         if let Some(name) = &self.tool {
             let Some(tool) = call::find(&connection, name, &self.target.server).await? else {
@@ -56,7 +57,7 @@ fn all(tools: &[Tool]) -> String {
     trimmed(&table)
 }
 
-/// Returns the first line of a description, cut to `LONGEST` characters.
+/// Returns the first line of a description, shortened to `LONGEST` characters.
 fn clipped(text: &str) -> String {
     let line = first_line(text);
     match line.char_indices().nth(LONGEST) {
@@ -67,7 +68,7 @@ fn clipped(text: &str) -> String {
 
 const LONGEST: usize = 90;
 
-/// Returns hints that the server declares about a tool. They are not verified.
+/// Returns the hints that the server declares about a tool. These hints are not verified.
 fn hints(tool: &Tool) -> Vec<&'static str> {
     let tasks = follow::task_support(tool);
     let tool = json!(tool);

@@ -28,7 +28,7 @@ use crate::{
 pub(crate) struct Answering {
     pub(crate) name: String,
     pub(crate) version: String,
-    /// The capabilities to declare instead of those with a handler.
+    /// The capabilities to declare instead of the capabilities that have a handler.
     pub(crate) declared: Option<Value>,
     pub(crate) sampling: Option<Sampling>,
     pub(crate) forms: Forms,
@@ -37,12 +37,12 @@ pub(crate) struct Answering {
     pub(crate) events: Events,
     pub(crate) visits: Visits,
     pub(crate) telling: Telling,
-    /// Answers every question instead of the handlers.
+    /// A function that answers every question in place of the handlers.
     #[cfg(feature = "proxy")]
     pub(crate) forward: Option<Forward>,
 }
 
-/// A function that answers a question: its method and its parameters.
+/// A function that answers a question. The arguments are the method and the parameters of the question.
 #[cfg(feature = "proxy")]
 pub(crate) type Forward =
     Arc<dyn Fn(String, Value) -> crate::form::BoxFuture<'static, Result<Value, ErrorData>> + Send + Sync>;
@@ -75,7 +75,7 @@ impl Root {
 const REFUSED: i32 = -1;
 
 impl Answering {
-    /// Returns the capabilities to declare: those with a handler, and tasks.
+    /// Returns the capabilities to declare: the capabilities that have a handler, and tasks.
     pub(crate) fn capabilities(&self) -> Value {
         if let Some(declared) = &self.declared {
             return declared.clone();
@@ -102,7 +102,8 @@ impl Answering {
         capabilities
     }
 
-    /// Returns whether changes of the server's lists are events. A proxy listens on one of its connections.
+    /// Returns whether this connection reports changes of the server's lists as events. A proxy listens to these
+    /// changes on only one of its connections.
     pub(crate) fn watches_lists(&self) -> bool {
         #[cfg(feature = "proxy")]
         if self.forward.is_some() {
@@ -122,7 +123,7 @@ impl Answering {
             #[cfg(feature = "proxy")]
             if let Some(forward) = &self.forward {
                 if let Some(id) = params["elicitationId"].as_str() {
-                    // The server reports the end of the visit, which is then an event.
+                    // The server reports the end of the visit, and the host then reports an event.
                     self.visits.begin(id);
                 }
                 return forward(method.to_owned(), params.clone()).await;
@@ -219,7 +220,7 @@ impl Answering {
     }
 }
 
-/// Returns the author's name in a question key: `name` in `branch/name#2`.
+/// Returns the name that the author gave to a question, from the question key: `name` in `branch/name#2`.
 pub(crate) fn name_of(key: &str) -> &str {
     let name = key.rsplit('/').next().unwrap_or(key);
     name.split(['#', '~']).next().unwrap_or(name)
@@ -239,7 +240,8 @@ impl ClientHandler for Answering {
             serde_json::from_value(self.capabilities()).unwrap_or_default();
         let about = rmcp::model::Implementation::new(self.name.clone(), self.version.clone());
         let mut config = ClientConfig::new(capabilities, about);
-        // This is the revision that `initialize` proposes. The SDK would propose a revision that has no `initialize`.
+        // `initialize` proposes this revision. Without this setting, the SDK would propose a revision that has no
+        // `initialize`.
         config.protocol_version = Revision::Session.protocol_version();
         config
     }

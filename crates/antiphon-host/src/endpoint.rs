@@ -24,7 +24,7 @@ pub(crate) type Running = RunningService<RoleClient, Answering>;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Lifecycle {
-    /// Uses the newest revision that host and server support. The host tries MCP 2026-07-28 first.
+    /// Uses the newest revision that both the host and the server support. The host tries MCP 2026-07-28 first.
     #[default]
     Auto,
     /// Uses MCP 2026-07-28, which has no sessions.
@@ -55,20 +55,21 @@ trait Connector: Send + Sync {
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why a connector did not connect.
+/// The reason why a connector did not connect.
 enum Failed {
     /// The transport could not be opened.
     Open(Cause),
-    /// The server did not answer as expected. `cause` explains it better than the error of the SDK, if present.
+    /// The server did not respond as expected. If `cause` is present, it describes the reason better than the error of
+    /// the SDK.
     Handshake { error: Box<ClientInitializeError>, cause: Option<Cause> },
 }
 
-/// The cause of [`Error::Connect`] if the server did not answer in time.
+/// The cause of [`Error::Connect`] if the server did not respond in time.
 #[derive(Debug, thiserror::Error)]
 #[error("the server did not answer within {after:?}, the time limit to connect")]
 struct NoAnswer {
     after: Duration,
-    /// The program can have printed text instead of its answer.
+    /// The last line that is not an MCP message. The program may have printed such text instead of its response.
     #[source]
     stray: Option<StrayOutput>,
 }
@@ -97,10 +98,10 @@ impl Endpoint {
     }
 
     /// Creates an endpoint for a program, like [`command`](Self::command), but with a specific environment, working
-    /// directory or standard error. The host calls `prepare` for each connection.
+    /// directory or standard error. For each connection, the host calls `prepare` to get the command.
     ///
-    /// If the standard error of the command is piped, the host reads this output. The error of a failed connection then
-    /// contains the last lines of the output, see [`ProgramExited`](crate::ProgramExited).
+    /// If the standard error of the command is piped, the host reads this output. The error of a failed connection
+    /// then contains the last lines of the output, see [`ProgramExited`](crate::ProgramExited).
     #[cfg(feature = "process")]
     pub fn child(
         name: impl Into<String>,
@@ -157,9 +158,9 @@ impl Endpoint {
 
     /// Creates an endpoint for a server over any transport of the SDK. The host calls `open` for each connection.
     ///
-    /// The SDK drops the tasks of MCP 2025-11-25 when it reads and writes messages. The endpoints that the other
-    /// functions of `Endpoint` create, and the transports of the crate `antiphon-transport`, preserve these tasks. This
-    /// function uses your transport unchanged.
+    /// When the SDK reads and writes messages, it discards the fields for tasks of MCP 2025-11-25. The endpoints that
+    /// the other functions of `Endpoint` create, and the transports of the crate `antiphon-transport`, preserve these
+    /// fields. This function uses your transport unchanged.
     pub fn new<F, Fut, T, E, O, A>(name: impl Into<String>, open: F) -> Self
     where
         F: Fn() -> Fut + Send + Sync + 'static,
@@ -210,7 +211,7 @@ impl Endpoint {
         }
     }
 
-    /// Uses the name as the URL.
+    /// Uses the name of the endpoint as its URL.
     #[cfg(any(feature = "http", feature = "websocket", feature = "sse"))]
     #[cfg_attr(not(feature = "results"), expect(unused_mut, reason = "nobody asks where it is"))]
     pub(crate) fn at_its_name(mut self) -> Self {
@@ -233,7 +234,8 @@ impl Endpoint {
         self
     }
 
-    /// Starts an attempt that the server can reject until it is authorized.
+    /// Starts an attempt to connect or to send a request. The server can reject the attempt until the host is
+    /// authorized.
     #[cfg_attr(
         not(feature = "auth"),
         expect(clippy::unused_self, reason = "without the feature nobody authorizes")
@@ -250,8 +252,8 @@ impl Endpoint {
         &self.name
     }
 
-    /// Connects with the newest allowed revision that both sides support, and authorizes if the server requires it.
-    /// Each attempt can take up to `limit`.
+    /// Connects with the newest allowed revision that both sides support, and gets a token if the server requires
+    /// authorization. Each attempt can take up to `limit`.
     pub(crate) async fn connect(
         &self,
         answering: &Answering,
@@ -260,7 +262,7 @@ impl Endpoint {
     ) -> Result<Running> {
         #[cfg(feature = "auth")]
         if let Some(authority) = &self.authority {
-            // Read the credential store now, because its errors are not connection errors.
+            // Read the credential store now, so that its errors are not reported as connection errors.
             authority.client().await?;
         }
         let mut attempt = self.attempt();
@@ -321,7 +323,7 @@ impl Endpoint {
         Error::Connect { endpoint, source: cause.unwrap_or_else(|| root_cause(error)) }
     }
 
-    /// Converts the error of a request that could not be sent, if the server requires authorization.
+    /// If the server rejected a request because it requires authorization, returns the matching error.
     #[cfg(feature = "http")]
     pub(crate) fn refused(&self, error: &(dyn std::error::Error + 'static)) -> Option<Error> {
         use rmcp::transport::streamable_http_client::{AuthRequiredError, InsufficientScopeError};
@@ -344,7 +346,7 @@ impl Endpoint {
     }
 }
 
-/// One connection or request, which the server can reject until it is authorized.
+/// An attempt to connect or to send a request. The server can reject the attempt until the host is authorized.
 pub(crate) struct Attempt {
     #[cfg(feature = "auth")]
     with: Option<crate::auth::Attempt>,
@@ -368,7 +370,7 @@ impl Attempt {
 /// Returns the cause of a failed connection. The messages of the SDK contain internal type names and hide the cause.
 fn root_cause(error: ClientInitializeError) -> Cause {
     match error {
-        // Both revisions failed. The cause is nearly always the same.
+        // Both revisions failed, nearly always with the same cause.
         ClientInitializeError::LegacyFallbackFailed { fallback, .. } => root_cause(*fallback),
         #[cfg(feature = "http")]
         ClientInitializeError::TransportError { error, .. } => crate::http::root_cause(error.error),
@@ -382,7 +384,7 @@ fn modern() -> ClientLifecycleMode {
     ClientLifecycleMode::Discover { preferred_versions: Revision::Rounds.protocol_versions() }
 }
 
-/// Returns another mode to connect to a server whose revision is unknown. Each mode is tried once.
+/// Returns another mode to connect to a server whose revision is unknown. Each mode is tried only once.
 fn another_way(tried: &ClientLifecycleMode, error: &ClientInitializeError) -> Option<ClientLifecycleMode> {
     use ClientInitializeError as Failed;
 
@@ -392,9 +394,9 @@ fn another_way(tried: &ClientLifecycleMode, error: &ClientInitializeError) -> Op
     }
     match (tried, error) {
         (ClientLifecycleMode::Initialize, _) => None,
-        // The SDK waits ten seconds for the response to `server/discover`. Then it sends `initialize`, and fails if
-        // the first response arrives later. A program that is compiled before it starts can be that slow. Its
-        // response shows the revision, so connect again with it.
+        // The SDK waits ten seconds for the response to `server/discover`. Then the SDK sends `initialize`, and fails
+        // if the response to `server/discover` arrives after that. A program that is compiled before it starts can be
+        // that slow. The late response shows the revision of the server, so connect again with this revision.
         (ClientLifecycleMode::Auto { .. }, Failed::ConflictInitResponseId(..)) => Some(modern()),
         (ClientLifecycleMode::Auto { .. }, Failed::UncorrelatedErrorResponse { .. }) => {
             Some(ClientLifecycleMode::Initialize)
@@ -412,7 +414,7 @@ fn another_way(tried: &ClientLifecycleMode, error: &ClientInitializeError) -> Op
     }
 }
 
-/// Returns whether the connection was lost. Otherwise the server answered, and its answer is the cause.
+/// Returns whether the connection was lost. If not, the server responded, and its response is the cause.
 #[cfg(feature = "process")]
 fn is_lost(error: &ClientInitializeError) -> bool {
     match error {
@@ -422,7 +424,7 @@ fn is_lost(error: &ClientInitializeError) -> bool {
     }
 }
 
-/// Starts a program for each connection.
+/// A connector that starts a program for each connection.
 #[cfg(feature = "process")]
 struct Program<F>(F);
 

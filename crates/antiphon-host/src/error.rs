@@ -42,8 +42,8 @@ pub enum Error {
     Lost {
         /// The MCP method of the request.
         method: String,
-        /// The last line that the program wrote to its standard output during the request, and that is not an MCP
-        /// message. Such a line can be the reason why a response is missing.
+        /// The last line on the program's standard output during the request that is not an MCP message. Such a line
+        /// can be the reason why a response is missing.
         #[source]
         stray: Option<StrayOutput>,
     },
@@ -57,8 +57,8 @@ pub enum Error {
         /// The `data` of the JSON-RPC error.
         data: Option<Value>,
     },
-    /// The server requires the user to visit these web pages first (`-32042`). Either the user did not visit the pages,
-    /// or the server required the pages again.
+    /// The server requires that the user first visits these web pages (`-32042`). Either the user did not visit the
+    /// pages, or the server required the pages again.
     #[error("the server requires the user to visit web pages first, and the user did not")]
     PagesRequired(Vec<Page>),
     /// The tool still asks questions after the maximum number of rounds.
@@ -72,8 +72,8 @@ pub enum Error {
         /// The ID of the task.
         id: String,
     },
-    /// The server does not have the task (`-32602`). The task has expired, or it belongs to another caller. Call the
-    /// tool again.
+    /// The server does not have the task (`-32602`). The task has expired, or the task belongs to another caller. Call
+    /// the tool again.
     #[error("the server has no task `{id}`; it may have expired")]
     TaskUnknown {
         /// The ID of the task.
@@ -88,8 +88,8 @@ pub enum Error {
         /// How long the host has waited.
         after: Duration,
     },
-    /// The server has received answers to all questions of the task, but the task still asks the same questions. Cancel
-    /// the task, or wait for it again. If the server is slow, raise
+    /// The server has received answers to all questions of the task, but the task still asks the same questions.
+    /// Cancel the task, or wait for the task again. If the server is slow, raise
     /// [`HostLimits::with_stuck_polls`](crate::HostLimits).
     #[error("task `{id}` still asks the questions {keys:?}, although the server received their answers")]
     TaskStuck {
@@ -105,8 +105,8 @@ pub enum Error {
         method: String,
         /// How long the host has waited.
         after: Duration,
-        /// The last line that the program wrote to its standard output during the request, and that is not an MCP
-        /// message. Such a line can be the reason why a response is missing.
+        /// The last line on the program's standard output during the request that is not an MCP message. Such a line
+        /// can be the reason why a response is missing.
         #[source]
         stray: Option<StrayOutput>,
     },
@@ -125,7 +125,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns the JSON-RPC error code, if the server returned one.
+    /// Returns the JSON-RPC error code, if the server returned an error code.
     pub fn code(&self) -> Option<i32> {
         match self {
             Self::Server { code, .. } => Some(*code),

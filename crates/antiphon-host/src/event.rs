@@ -15,9 +15,9 @@ use crate::{
     task::{TaskInfo, Tasks},
 };
 
-/// One round of a call: a request and the response of the server. On MCP 2026-07-28 a tool returns its questions in the
-/// response, and the host calls the tool again with the answers. In a session (MCP 2025-11-25), a call has only one
-/// round, and the server sends its questions during this round.
+/// One round of a call: a request and the response of the server. On MCP 2026-07-28 a tool returns its questions in
+/// the response, and the host calls the tool again with the answers. In a session (MCP 2025-11-25), a call has only
+/// one round, and the server sends its questions during this round.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Round {
@@ -37,7 +37,7 @@ pub(crate) fn trace_in(result: &Value) -> Option<Value> {
     result.get("_meta")?.get(TRACE_META).cloned()
 }
 
-/// An event that a server sent outside of its responses, or a reconnect.
+/// An event: a notification that the server sent outside of its responses, or a reconnect.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
@@ -65,7 +65,7 @@ pub enum Event {
     },
     /// The user has finished on a web page that the server asked to open.
     PageComplete {
-        /// The elicitation ID, by which server and host identify the visit to the page.
+        /// The elicitation ID, with which the server and the host identify the visit to the page.
         elicitation_id: String,
     },
     /// The server sent a notification that a task has changed.
@@ -105,11 +105,12 @@ pub(crate) struct Events {
 #[derive(Default)]
 struct Calls {
     listening: BTreeMap<String, ProgressListener>,
-    /// Progress that arrived before its call was registered. The token is created only when the request is sent.
+    /// Progress events that arrived before their call was registered. A call is registered late, because its progress
+    /// token is created when the request is sent.
     early: Vec<(String, Progress)>,
 }
 
-/// The maximum number of stored progress events for calls that are not registered.
+/// The maximum number of stored progress events of calls that are not registered yet.
 const EARLY: usize = 64;
 
 impl Events {
@@ -117,7 +118,7 @@ impl Events {
         Self { listener, strays, taps, ..Self::default() }
     }
 
-    /// Returns a copy with the same listeners, and without calls, resources and tasks.
+    /// Returns a copy that has the same listeners, but no calls, resources and tasks.
     pub(crate) fn fresh(&self) -> Self {
         Self::new(self.listener.clone(), self.strays.fresh(), self.taps.clone())
     }
@@ -222,7 +223,7 @@ impl Events {
     }
 }
 
-/// The registration of a progress listener. Drop ends it.
+/// The registration of a progress listener. Dropping this value ends the registration.
 pub(crate) struct Listening {
     calls: Arc<Mutex<Calls>>,
     token: String,

@@ -1,4 +1,4 @@
-//! Forms for the user, shown by a handler for their question key or by a general one.
+//! Forms for the user. A form is shown by the handler for its question key, or by the general handler.
 
 use std::{collections::BTreeMap, fmt, future::Future, pin::Pin, sync::Arc};
 
@@ -11,7 +11,7 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Form {
-    /// The question key, if the server sends one. You can register a handler for a question key.
+    /// The question key, if the server sends a key. You can register a handler for a question key.
     pub key: Option<String>,
     /// The text of the question to the user.
     pub message: String,
@@ -61,9 +61,9 @@ pub enum FieldKind {
     },
     /// The field accepts yes or no.
     Boolean,
-    /// The user selects one of these values.
+    /// The field accepts one of these values.
     Choice(Vec<Choice>),
-    /// The user selects any number of these values.
+    /// The field accepts any number of these values.
     Choices(Vec<Choice>),
 }
 
@@ -115,7 +115,7 @@ where
     }
 }
 
-/// A form handler that fills in every form with its default values. Use it for programs without a user.
+/// A form handler that fills in every form with its default values. Use this handler for programs without a user.
 ///
 /// If a required field has no default value, the handler declines the form.
 #[derive(Clone, Copy, Debug, Default)]
@@ -215,7 +215,7 @@ const KEY_META: &str = "antiphon/key";
 /// The `_meta` key for data to show with a form.
 const CONTEXT_META: &str = "antiphon/elicit-context";
 
-/// Handlers by question key, and one for all other forms.
+/// The handlers by question key, and the handler for all other forms.
 #[derive(Clone, Default)]
 pub(crate) struct Forms {
     pub(crate) by_key: BTreeMap<String, Arc<dyn FormHandler>>,

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 /// A JSON-RPC message between a host and a server.
 ///
-/// The message has the form that the SDK reads and writes. So it lacks the members that the SDK does not have, and the
-/// HTTP headers.
+/// A frame contains the message as the SDK parses and writes it. So a frame does not contain HTTP headers, or members
+/// of a message that the SDK does not support.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Frame {

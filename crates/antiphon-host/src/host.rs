@@ -22,7 +22,7 @@ use crate::{
 /// An application that connects to MCP servers, such as a chat, an editor or an agent.
 ///
 /// You define once how the host answers the questions of servers. The host can then connect to many servers. A host
-/// declares only the capabilities that it has a handler for. For example, a host without a model does not declare
+/// declares only capabilities for which you have set a handler. For example, a host without a model does not declare
 /// sampling, and a host without a form handler does not declare forms.
 ///
 /// ```no_run
@@ -86,8 +86,8 @@ impl Default for HostLimits {
 }
 
 impl HostLimits {
-    /// Sets the maximum number of rounds of a call. A round is one request and its response. Tasks have no limit on
-    /// rounds. Default: 10.
+    /// Sets the maximum number of rounds of a call. A round is one request and its response. This limit does not apply
+    /// to tasks. Default: 10.
     #[must_use]
     pub fn with_rounds(mut self, rounds: u32) -> Self {
         self.rounds = rounds;
@@ -101,7 +101,7 @@ impl HostLimits {
         self
     }
 
-    /// Sets the maximum time to wait for a response. Default: no limit.
+    /// Sets the maximum time to wait for the response to a request. Default: no limit.
     ///
     /// In a session, this time includes the answers of users, because questions arrive before the response. On MCP
     /// 2026-07-28 this time does not include the answers of users.
@@ -114,19 +114,20 @@ impl HostLimits {
     /// Sets the maximum time to connect: to open the transport, and to wait for the first response of the server.
     /// Default: 5 minutes.
     ///
-    /// Each protocol revision that the host tries has this time. The default is long, because programs can be compiled
-    /// or downloaded when they start. `None` disables the limit. The time does not include the authorization by the
-    /// user.
+    /// This time applies separately to each protocol revision that the host tries. The default is long, because
+    /// programs can be compiled or downloaded when they start. `None` disables the limit. The time does not include
+    /// the authorization by the user.
     #[must_use]
     pub fn with_connect_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
         self.connect_timeout = timeout.into();
         self
     }
 
-    /// Sets how often the host tries to open a lost connection before the request fails, and the first and the longest
-    /// delay. Default: 5 tries, a first delay of 200 ms, and a longest delay of 10 seconds.
+    /// Sets how often the host tries to open a lost connection again before the request fails. Also sets the first and
+    /// the longest delay between two tries. Default: 5 tries, a first delay of 200 ms, and a longest delay of 10
+    /// seconds.
     ///
-    /// The delay doubles with each retry, and is shortened at random.
+    /// The delay doubles with each retry, and is shortened by a random part.
     #[must_use]
     pub fn with_reconnects(mut self, reconnects: u32, first: Duration, longest: Duration) -> Self {
         self.reconnects = reconnects;
@@ -142,8 +143,8 @@ impl HostLimits {
         self
     }
 
-    /// Sets the longest interval between two polls of a task, even if the server recommends a longer interval. Default:
-    /// 1 minute.
+    /// Sets the longest interval between two polls of a task, even if the server recommends a longer interval.
+    /// Default: 1 minute.
     #[must_use]
     pub fn with_longest_poll(mut self, wait: Duration) -> Self {
         self.longest_poll = wait;
@@ -157,8 +158,8 @@ impl HostLimits {
         self
     }
 
-    /// Sets how often in a row a poll of an MCP 2026-07-28 task can return only questions that the host has already
-    /// answered. If this number is exceeded, waiting for the task fails. Default: 50.
+    /// Sets the maximum number of consecutive polls of an MCP 2026-07-28 task that return only questions which the
+    /// host has already answered. After more such polls, the wait for the task fails. Default: 50.
     #[must_use]
     pub fn with_stuck_polls(mut self, polls: u32) -> Self {
         self.stuck_polls = polls;
@@ -247,15 +248,15 @@ pub struct HostBuilder {
 }
 
 impl HostBuilder {
-    /// Sets the capabilities that the host declares instead of those with a handler, so that `antiphon doctor` can
-    /// list the tools that another host sees. Default: those with a handler.
+    /// Sets the capabilities that the host declares, so that `antiphon doctor` can list the tools that another host
+    /// sees. Default: the capabilities that have a handler.
     #[doc(hidden)]
     pub fn with_capabilities(mut self, capabilities: Value) -> Self {
         self.declared = Some(capabilities);
         self
     }
 
-    /// Answers every question with `forward` instead of the handlers.
+    /// Sets a function that answers every question in place of the handlers.
     #[cfg(feature = "proxy")]
     pub(crate) fn with_forward(mut self, forward: crate::answering::Forward) -> Self {
         self.forward = Some(forward);
@@ -308,7 +309,7 @@ impl HostBuilder {
         self
     }
 
-    /// Sets the function that is called if a server program writes text to its standard output that is not an MCP
+    /// Sets the function that is called if a server program writes a line to its standard output that is not an MCP
     /// message. The host calls the function once for each program, with the first such line. Default: none. The host
     /// also logs a warning without the line, because the line can contain secrets.
     #[cfg(feature = "process")]
@@ -354,7 +355,7 @@ impl HostBuilder {
         self
     }
 
-    /// Enables telemetry: spans and metrics that follow OpenTelemetry's conventions. Default: off, without cost.
+    /// Enables telemetry: spans and metrics that follow OpenTelemetry's conventions. Default: no telemetry.
     #[cfg(feature = "telemetry")]
     pub fn with_telemetry(mut self, telemetry: crate::Telemetry) -> Self {
         self.telling = Telling::new(telemetry);

@@ -1,4 +1,4 @@
-//! Preserves the tasks of MCP 2025-11-25 over streamable HTTP, which the SDK would drop.
+//! Preserves the fields for tasks of MCP 2025-11-25 over streamable HTTP. The SDK would discard these fields.
 //!
 //! `antiphon_transport::legacy_tasks` converts the messages. The SDK passes sent messages and received events to this
 //! client, but parses JSON responses itself. So this client sends the requests whose responses the SDK would not
@@ -82,7 +82,8 @@ impl StreamableHttpClient for LegacyTasksHttp {
             let body = serde_json::to_vec(&message)?;
             let post = post.header(header::CONTENT_TYPE, JSON).body(body);
             let response = post.send().await.map_err(StreamableHttpError::Client)?;
-            // A rejected request had no effect. The SDK sends it again, because it handles all kinds of rejections.
+            // A rejected request had no effect. The SDK sends the request again, because the SDK handles all kinds of
+            // rejections.
             if response.status().is_success() {
                 return read(response, max_event_bytes).await;
             }
@@ -172,7 +173,7 @@ fn loses(message: &ClientJsonRpcMessage) -> bool {
     }
 }
 
-/// Reads a response like the SDK, but converts it first.
+/// Reads a response in the same way as the SDK, but first converts the response.
 async fn read(response: reqwest::Response, max_bytes: usize) -> Result<StreamableHttpPostResponse> {
     if matches!(response.status(), StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
         return Ok(StreamableHttpPostResponse::Accepted);

@@ -2,9 +2,9 @@
 //!
 //! An application that embeds MCP (a chat, an editor, an agent) defines once how to answer the questions of servers.
 //! Then the application connects to servers and calls tools. A [`Host`] answers sampling requests with a
-//! [`Model`](antiphon_llm::Model), and shows forms and web pages to the user. A host supports both ways in which tools
-//! ask: as results that require input (MCP 2026-07-28), and as requests in a session (MCP 2025-11-25). If a connection
-//! is lost, the host reconnects.
+//! [`Model`](antiphon_llm::Model), and shows forms and web pages to the user. A host supports both forms of questions:
+//! results that require input (MCP 2026-07-28), and requests in a session (MCP 2025-11-25). If a connection is lost,
+//! the host reconnects.
 //!
 //! ```no_run
 //! use antiphon_host::{Defaults, Endpoint, Host};
@@ -31,7 +31,7 @@
 //! - [`Event`], [`Round`]: events that servers send in addition to their responses.
 //! - [`Frame`]: the JSON-RPC messages of a connection, for tools that show them.
 //! - `AuthConfig`, `Authorize` (feature `auth`): OAuth tokens for a server.
-//! - `Proxy`, `ProxyConfig` (feature `proxy`): another server's tools in an Antiphon server.
+//! - `Proxy`, `ProxyConfig` (feature `proxy`): offers another server's tools in an Antiphon server.
 //!
 //! # Features
 //!
@@ -45,7 +45,7 @@
 //! | `auth` | no | `HttpEndpoint::with_auth` and `AuthConfig`, for OAuth over streamable HTTP |
 //! | `auth-key` | no | `AuthConfig::client_key`, for OAuth clients with a private key |
 //! | `auth-enterprise` | no | `AuthConfig::enterprise`, for authorization by an enterprise's identity provider |
-//! | `proxy` | no | `Proxy`, which serves the tools, prompts and resources of another server in an Antiphon server |
+//! | `proxy` | no | `Proxy`: an Antiphon server can offer the tools, prompts and resources of another server |
 //! | `telemetry` | no | `HostBuilder::with_telemetry`, for spans and OpenTelemetry metrics |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![expect(

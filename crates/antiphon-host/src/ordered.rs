@@ -1,7 +1,7 @@
-//! Delivers the events of a server in the order in which it sent them.
+//! Delivers the events of a server in the order in which the server sent them.
 //!
 //! The SDK handles each notification in a separate Tokio task. So progress could arrive out of order, or after the
-//! result of its call. This transport delivers ordered events when it receives them.
+//! result of its call. This transport delivers events in order, as soon as it receives them.
 
 use rmcp::{
     RoleClient,
@@ -37,7 +37,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Ordered<T> {
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         let Some(message) = self.inner.receive().await else {
-            // The SDK would wait for the user's answers before it reports the lost connection.
+            // Without this call, the SDK would wait for the user's answers before it reports the lost connection.
             self.events.lose();
             return None;
         };

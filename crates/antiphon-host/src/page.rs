@@ -21,7 +21,7 @@ pub(crate) const PAGES_REQUIRED: i32 = -32042;
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Page {
-    /// The text that explains to the user why to visit the page.
+    /// The text that explains to the user the reason for the visit.
     #[serde(default)]
     pub message: String,
     /// The URL of the page. Show the URL to the user, and open it only if the user agrees.
@@ -55,7 +55,7 @@ where
     }
 }
 
-/// The visits whose end the server has not reported, oldest first.
+/// The visits whose end the server has not reported yet, oldest first.
 #[derive(Clone, Default)]
 pub(crate) struct Visits {
     open: Arc<Mutex<VecDeque<Visit>>>,
@@ -66,12 +66,13 @@ struct Visit {
     over: watch::Sender<bool>,
 }
 
-/// The maximum number of stored visits. A server does not have to report their end.
+/// The maximum number of stored visits. Visits can accumulate, because a server does not have to report the end of a
+/// visit.
 const MAX_VISITS: usize = 256;
 
 impl Visits {
-    /// Starts to wait for the end of a visit. Call it before the page is opened, because the end can arrive
-    /// immediately.
+    /// Starts to wait for the end of a visit. Call this method before you open the page, because the report of the end
+    /// can arrive immediately.
     pub(crate) fn begin(&self, id: &str) -> watch::Receiver<bool> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(visit) = open.iter().find(|visit| visit.id == id) {
@@ -90,7 +91,7 @@ impl Visits {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).retain(|visit| visit.id != id);
     }
 
-    /// Ends a visit that the server reported. Returns `false` if the ID is unknown.
+    /// Ends a visit when the server reports its end. Returns `false` if the ID is unknown.
     pub(crate) fn complete(&self, id: &str) -> bool {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let known = open.iter().position(|visit| visit.id == id).and_then(|at| open.remove(at));

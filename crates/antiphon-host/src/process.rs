@@ -1,6 +1,6 @@
 //! A server as a child process.
 //!
-//! It is like the child process transport of the SDK, but converts the messages in the pipes.
+//! This transport is like the child process transport of the SDK, but also converts the messages in the pipes.
 
 use std::{
     fmt, io,
@@ -30,13 +30,13 @@ use crate::{
 /// How long a child process can take to exit after its input is closed.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// How long a child process that closed a pipe can take to exit, before its exit status is unknown.
+/// How long a child process can take to exit after it has closed a pipe. After this time, its exit status is unknown.
 const EXIT: Duration = Duration::from_secs(1);
 
 /// How much of the standard error of a child process is kept, in bytes.
 const KEPT: usize = 8 * 1024;
 
-/// A child process and its pipes. Drop kills the process.
+/// A child process and its pipes. Dropping this value kills the process.
 pub(crate) struct Process {
     /// `None` only in drop.
     child: Option<Child>,
@@ -45,8 +45,8 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts the program. `strays` receives the output that is not an MCP message, and `lines` the lines of a piped
-    /// standard error.
+    /// Starts the program. `strays` receives the output that is not an MCP message. `lines` receives the lines of a
+    /// piped standard error.
     pub(crate) fn start(
         mut command: Command,
         strays: Strays,
@@ -102,7 +102,7 @@ impl Ending {
         let status = timeout(EXIT, child.wait()).await.ok()?.ok()?;
         let reader = lock(&self.reader).take();
         if let Some(mut reader) = reader {
-            // Another process can still have the pipe.
+            // Another process can still keep the pipe open.
             let _ = timeout(EXIT, &mut reader).await;
             reader.abort();
         }
@@ -222,7 +222,7 @@ impl Transport<RoleClient> for Process {
         self.pipes.receive().await
     }
 
-    /// Closes the input of the child process and waits for it to exit. Kills it after a timeout.
+    /// Closes the input of the child process, and waits until the process exits. Kills the process after a timeout.
     async fn close(&mut self) -> io::Result<()> {
         self.pipes.close().await?;
         let Some(child) = &mut self.child else { return Ok(()) };

@@ -10,11 +10,12 @@ use crate::{
 };
 
 impl HostBuilder {
-    /// Sets how the host fetches the rows of result sets, and from which origins in addition to the server's origin.
+    /// Sets how the host fetches the rows of result sets. The options can allow further origins in addition to the
+    /// server's origin.
     ///
-    /// By default, the host fetches rows only from the origin of the MCP endpoint, over `https`, from public addresses,
-    /// and without credentials. If the endpoint is on the same machine as the host, the endpoint's origin is also
-    /// allowed.
+    /// By default, the host fetches rows only from the origin of the MCP endpoint, over `https`, from public
+    /// addresses, and without credentials. If the endpoint is on the same machine as the host, the endpoint's origin
+    /// is also allowed.
     ///
     /// If you set HTTP headers, you must also set a base URL, so that headers for one server are not sent to other
     /// servers. If servers need different headers, create a [`DualResponseClient`] for each server.
@@ -55,7 +56,7 @@ pub(crate) fn client(options: &DualResponseClientOptions, url: Option<&str>) -> 
     }
     let mut options = options.clone();
     if let Some(origin) = url.and_then(origin) {
-        // The user chose to connect to this machine, so its origin is allowed, but only with this port.
+        // The user chose to connect to this machine, so this origin is allowed, but no other port of this machine.
         let host = origin.host_str().unwrap_or_default();
         if matches!(host, "localhost" | "127.0.0.1" | "[::1]") {
             options = options.allow_origin(origin.origin().ascii_serialization());

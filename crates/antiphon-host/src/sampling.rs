@@ -6,8 +6,8 @@ use antiphon_llm::{Model, Reply, Request};
 
 use crate::form::BoxFuture;
 
-/// A handler that reviews sampling requests before the model receives them, and replies before the server receives
-/// them.
+/// A handler that reviews sampling requests and replies. The handler reviews a request before the model receives the
+/// request, and a reply before the server receives the reply.
 ///
 /// The handler can change or reject requests and replies. MCP recommends that a user reviews sampling requests and
 /// replies. If you trust the servers, you do not need a handler.
@@ -39,7 +39,7 @@ pub(crate) struct Sampling {
     pub(crate) approval: Option<Arc<dyn Approval>>,
 }
 
-/// Why a sampling request failed.
+/// The reason why a sampling request failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SampleError {
     #[error(transparent)]

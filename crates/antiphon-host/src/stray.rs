@@ -1,19 +1,21 @@
-//! Finds text on the standard output of a server program that is not an MCP message.
+//! Finds text that is not an MCP message on the standard output of a server program.
 //!
-//! The SDK drops such lines without a message. If a tool prints without a line break, the SDK drops its response, too.
+//! The SDK discards such lines and reports no error. If a tool prints text without a line break, the SDK also discards
+//! the response that follows on the same line.
 
 use std::{
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// A line that a server program wrote to its standard output, and that is not an MCP message.
+/// A line on the standard output of a server program that is not an MCP message.
 ///
-/// The standard output of a server is only for MCP messages. The host ignores other lines. A server must write its logs
-/// to standard error.
+/// The standard output of a server is only for MCP messages. The host ignores other lines. So a server must write its
+/// logs to standard error.
 ///
-/// The host rejects a program that writes more than 16 MiB of other text before its first response, and a program that
-/// sends its input back. [`Error::Connect`](crate::Error::Connect) then contains the reason.
+/// The host rejects a program that writes more than 16 MiB of other text before its first response. The host also
+/// rejects a program that repeats its input as output. [`Error::Connect`](crate::Error::Connect) then contains the
+/// reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StrayOutput {
     line: String,
@@ -56,7 +58,7 @@ struct Seen {
     first: Option<StrayOutput>,
     /// The last stray line.
     last: Option<StrayOutput>,
-    /// How many stray lines all programs of the connection wrote.
+    /// The number of stray lines of all programs of the connection.
     lines: u64,
     #[cfg(feature = "process")]
     not_a_server: Option<NotAServer>,
@@ -114,8 +116,8 @@ mod program {
     /// How many bytes of a line are kept to examine it.
     const KEPT: usize = 8 * 1024;
 
-    /// How many bytes of stray output are read before the first response of a program. A program that writes more is
-    /// not an MCP server.
+    /// The maximum number of bytes of stray output before the first response of a program. A program that writes more
+    /// is not an MCP server.
     const MOST: usize = 16 * 1024 * 1024;
 
     impl StrayOutput {
@@ -135,18 +137,18 @@ mod program {
             Self { listener: Some(Arc::new(listener)), ..Self::default() }
         }
 
-        /// Forgets the output of the program before, when a new program is started.
+        /// Removes the recorded output of the previous program, when a new program is started.
         pub(crate) fn begin(&self) {
             let mut seen = self.lock();
             *seen = Seen { lines: seen.lines, ..Seen::default() };
         }
 
-        /// Returns why the program cannot be an MCP server, if its output shows this.
+        /// Returns the reason why the program cannot be an MCP server, if its output shows such a reason.
         pub(crate) fn not_a_server(&self) -> Option<NotAServer> {
             self.lock().not_a_server.clone()
         }
 
-        /// Keeps a stray line. Only the first line of a program is reported.
+        /// Records a stray line. Only the first stray line of a program is reported to the listener.
         pub(super) fn tell(&self, stray: &StrayOutput) {
             {
                 let mut seen = self.lock();
@@ -173,7 +175,7 @@ mod program {
         }
     }
 
-    /// Why a program cannot be an MCP server.
+    /// The reason why a program cannot be an MCP server.
     #[derive(Clone, Debug, thiserror::Error)]
     pub(crate) enum NotAServer {
         #[error(
@@ -188,7 +190,7 @@ mod program {
         Noise(String),
     }
 
-    /// The standard output of a program, which reports stray lines. The stream ends if the program is not an MCP
+    /// The standard output of a program. This reader reports stray lines. The stream ends if the program is not an MCP
     /// server.
     pub(crate) struct Inspected<R> {
         stream: R,
@@ -219,7 +221,7 @@ mod program {
                 }
             }
             if !self.answered && self.stray_bytes > MOST {
-                // The first stray line can lack its end.
+                // If the first stray line has no line break yet, it is not recorded. So record it now.
                 if self.strays.first().is_none() {
                     self.strays.tell(&StrayOutput::new(&self.line));
                 }
@@ -239,10 +241,10 @@ mod program {
             self.line.clear();
         }
 
-        /// Examines the last line, which can lack its line break.
+        /// Examines the last line, which possibly has no line break.
         fn end(&mut self) {
             let line = content(&self.line);
-            // A program that stops while it writes a message does not print other text.
+            // An incomplete message of a program that stopped is not stray output.
             if line.starts_with(b"{") && serde_json::from_slice::<IgnoredAny>(line).is_err() {
                 self.line.clear();
             } else {
@@ -264,7 +266,7 @@ mod program {
             if read.is_empty() && before < buf.capacity() {
                 this.end();
             } else if !this.inspect(read) {
-                // Without new bytes, the stream has ended for the reader.
+                // If no bytes are added to the buffer, the reader treats the stream as ended.
                 buf.set_filled(before);
             }
             Poll::Ready(Ok(()))
@@ -273,13 +275,13 @@ mod program {
 
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     enum Kind {
-        /// Not a message.
+        /// The line is not a message.
         Stray,
-        /// The host's own request.
+        /// The line is a request of the host.
         Echo,
-        /// The first response of the program.
+        /// The line is the first response of the program.
         Response,
-        /// Another message, or an empty line.
+        /// The line is another message, or is empty.
         Other,
     }
 
@@ -295,7 +297,7 @@ mod program {
         if line.is_empty() {
             return Kind::Other;
         }
-        // Every message has this key. It can be at the end of a long message.
+        // Every message has the key `jsonrpc`. In a long message, this key can be after the known part.
         let has_key = is_cut || line.windows(9).any(|part| part == br#""jsonrpc""#);
         if !may_be_message(line) || !has_key {
             return Kind::Stray;
@@ -314,7 +316,7 @@ mod program {
         }
     }
 
-    /// Returns a line without a byte order mark and white space around it.
+    /// Returns a line without a byte order mark and without the surrounding white space.
     fn content(line: &[u8]) -> &[u8] {
         line.strip_prefix(b"\xEF\xBB\xBF".as_slice()).unwrap_or(line).trim_ascii()
     }
@@ -402,7 +404,7 @@ mod program {
             strays.tell(&StrayOutput::new(b"working"));
             assert_eq!(strays.since(lines).unwrap().line(), "working");
             assert_eq!(strays.first().unwrap().line(), "banner");
-            // Another program does not repeat the numbers.
+            // Line numbers are not used again for another program.
             strays.begin();
             assert_eq!(strays.since(lines), None);
             strays.tell(&StrayOutput::new(b"again"));

@@ -1,12 +1,12 @@
-//! HTTP for MCP servers and for any other axum router.
+//! HTTP for MCP servers, and for any other axum router.
 //!
-//! - [`serve`]: serves a router over HTTP/1.1. This function limits connections, headers and slow clients, and shuts
-//!   down gracefully.
-//! - `endpoint`, with the feature `endpoint`: an MCP endpoint over streamable HTTP. The sessions are in the memory of
-//!   one process, or shared between replicas.
+//! - [`serve`]: a function that serves a router over HTTP/1.1. It limits connections, headers and slow clients, and
+//!   shuts down gracefully.
+//! - `endpoint`, with the feature `endpoint`: an MCP endpoint over streamable HTTP. Its sessions are in the memory of
+//!   one process, or several replicas share them.
 //! - `auth`, with the feature `auth`: a tower layer that authenticates callers and checks scopes.
 //!
-//! The crate `antiphon` re-exports this crate with its feature `http`, so a server does not need a second dependency.
+//! The feature `http` of the crate `antiphon` re-exports this crate. So a server does not need a second dependency.
 //!
 //! # Features
 //!
@@ -33,5 +33,5 @@ pub use self::{
     shutdown::shutdown_signal,
 };
 
-/// The minimum length of an API key or an operator's token, in bytes. Shorter secrets could be guessed.
+/// The minimum length of an API key or an operator's token, in bytes. An attacker could guess shorter secrets.
 pub const MIN_SECRET_BYTES: usize = 24;

@@ -1,4 +1,4 @@
-//! The signals that request the end of a process.
+//! The signals that ask the process to end.
 
 /// Completes when the process receives Ctrl-C or a termination signal.
 pub async fn shutdown_signal() {

@@ -20,7 +20,7 @@ use crate::{
 /// Creates a `#[tokio::test]` for every contract test.
 ///
 /// The macro takes a function that opens a model. If no model is available, the function can print the reason and
-/// return `None`. The tests are then skipped. To run only some of the tests, list them after the function:
+/// return `None`. In this case, the tests are skipped. To run only some of the tests, list them after the function:
 /// `open => the_cost_is_told,`.
 ///
 /// ```
@@ -124,7 +124,7 @@ pub async fn a_tool_is_called_where_one_must_be(model: &(impl Model + ?Sized)) {
     calls_a_tool(&ask(model, &with_tools(Some(ToolChoice::Required))).await);
 }
 
-/// Checks that the model calls a tool if the request has `toolChoice: auto` and the prompt asks for it.
+/// Checks that the model calls a tool if the request has `toolChoice: auto` and the prompt asks for a call.
 pub async fn a_tool_may_be_called_where_it_may_be(model: &(impl Model + ?Sized)) {
     calls_a_tool(&ask(model, &with_tools(Some(ToolChoice::Auto))).await);
 }
@@ -136,7 +136,8 @@ pub async fn a_history_with_tools_is_read(model: &(impl Model + ?Sized)) {
     assert!(!reply.text().is_empty() || !reply.tool_calls().is_empty(), "{reply:?}");
 }
 
-/// Checks that the model replies to a history in which a tool failed and its result contains audio.
+/// Checks that the model replies to a history in which a tool failed, and in which the result of the tool contains
+/// audio.
 pub async fn a_failed_tool_is_read(model: &(impl Model + ?Sized)) {
     let Block::ToolResult(mut result) = Block::tool_error("call_1", "There is a wall.") else { return };
     let sound = json!({"type": "audio", "data": "UklGRg==", "mimeType": "audio/wav"});
@@ -160,7 +161,7 @@ pub async fn a_reply_is_no_longer_than_it_may_be(model: &(impl Model + ?Sized)) 
     request.max_tokens = 16;
     let mut reply = ask(model, &request).await;
     if !reply.is_cut_off() {
-        // Some models reply briefly.
+        // Some models reply so briefly that a larger limit would not be reached.
         request.max_tokens = 3;
         reply = ask(model, &request).await;
     }

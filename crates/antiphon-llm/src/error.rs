@@ -15,7 +15,7 @@ pub enum Error {
         /// The part of the request that is not supported.
         what: String,
     },
-    /// The provider rejected the request. Sending the same request again does not help.
+    /// The provider rejected the request. The same request would be rejected again.
     #[error("the provider refused the request ({status}): {message}")]
     Rejected {
         /// The HTTP status of the response.

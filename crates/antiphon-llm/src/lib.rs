@@ -1,7 +1,8 @@
 //! A trait for language models, which uses the sampling types of MCP.
 //!
 //! A [`Model`] takes a [`Request`] and returns a [`Reply`]. These types have the fields of MCP's
-//! `sampling/createMessage` and of its result. So a provider's model can answer the same requests as a client's model.
+//! `sampling/createMessage` and of its result. So the model of a provider can answer the same requests as the model of
+//! a client.
 //!
 //! ```
 //! # use antiphon_llm::{Error, Model, Request};

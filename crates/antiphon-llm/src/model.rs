@@ -11,15 +11,17 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 ///
 /// - Each request is independent. A model keeps no state between requests.
 /// - The reply to a request for structured data ([`Request::schema`]) is a `tool_use` of
-///   [`SCHEMA_TOOL`](crate::SCHEMA_TOOL). The model decides how it obtains the data. If the reply has no data, it is
-///   returned unchanged. The caller checks whether the data matches the schema.
+///   [`SCHEMA_TOOL`](crate::SCHEMA_TOOL). The implementation decides how it obtains the data. If the model's reply
+///   contains no data, the implementation returns this reply unchanged. The caller checks whether the data matches the
+///   schema.
 /// - With `toolChoice: none`, the reply contains no tool call. With `toolChoice: required`, the reply contains a tool
 ///   call, if the model can be forced to call a tool.
 /// - Every `tool_use` in a reply has a unique ID, and the stop reason of such a reply is `toolUse`.
-/// - If content of a request cannot be sent to the model, the result is an error that names this content. Content is
-///   never omitted silently.
-/// - The implementation retries temporary errors itself. The caller does not retry an error that it receives.
-/// - If the future of a reply is dropped, the request ends.
+/// - If content of a request cannot be sent to the model, the implementation returns an error that names this content.
+///   The implementation never omits content silently.
+/// - The implementation retries temporary errors itself. The caller does not retry errors that the implementation
+///   returns.
+/// - If the future of a reply is dropped, the request is cancelled.
 ///
 /// The contract tests in `conformance` check this contract.
 pub trait Model: fmt::Debug + Send + Sync + 'static {

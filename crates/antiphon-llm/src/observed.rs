@@ -15,7 +15,7 @@ pub const OPERATION_DURATION: &str = "gen_ai.client.operation.duration";
 /// The name of the histogram for the number of tokens in requests and replies.
 pub const TOKEN_USAGE: &str = "gen_ai.client.token.usage";
 
-/// The bucket bounds of the conventions.
+/// The bucket bounds from OpenTelemetry's conventions, in seconds.
 const SECONDS: [f64; 14] =
     [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
 const TOKENS: [f64; 14] = [
@@ -51,7 +51,7 @@ pub struct Observed<M> {
 }
 
 impl<M: Model> Observed<M> {
-    /// Wraps `model`, and records its requests as spans and with `meter`.
+    /// Wraps `model`. Records the model's requests as spans, and as metrics of `meter`.
     pub fn new(model: M, meter: &Meter) -> Self {
         let duration = meter
             .f64_histogram(OPERATION_DURATION)
@@ -124,8 +124,8 @@ fn int(count: u64) -> i64 {
     count.try_into().unwrap_or(i64::MAX)
 }
 
-/// Returns the kind of an error. The message can contain the provider's text and parts of the prompt, so it is not
-/// recorded.
+/// Returns the kind of an error. The message is not recorded, because it can contain the provider's text and parts of
+/// the prompt.
 fn kind(error: &Error) -> &'static str {
     match error {
         Error::Unsupported { .. } => "unsupported",

@@ -16,7 +16,7 @@ use crate::{
     structured::{SCHEMA_TOOL, json_in},
 };
 
-/// Converts a request with tools into a request without tools, whose prompt describes the tools.
+/// Converts a request with tools into a request without tools. The prompt of the new request describes the tools.
 pub fn without_tools(request: &Request) -> Request {
     let mut plain = request.clone();
     plain.tools.clear();
@@ -34,7 +34,7 @@ pub fn without_tools(request: &Request) -> Request {
     plain
 }
 
-/// Describes the tools of `request` in words.
+/// Returns a text that describes the tools of `request`.
 fn instruction(request: &Request) -> Option<String> {
     if let Some(schema) = request.schema() {
         let schema = Value::Object(schema.clone());
@@ -108,7 +108,7 @@ fn speak_result(result: &ToolResultBlock) -> Vec<Block> {
 
 /// Converts the tool calls in the text of a reply to `tool_use` blocks.
 ///
-/// A reply is returned unchanged if it already has `tool_use` blocks, or if its text names none of the tools. The IDs
+/// A reply is returned unchanged if it already has `tool_use` blocks, or if its text calls none of the tools. The IDs
 /// of the calls start with `id`, so the same reply always gets the same IDs.
 pub fn with_calls(request: &Request, reply: Reply, id: &str) -> Reply {
     let called = reply.content.iter().any(|block| block.as_tool_use().is_some());

@@ -8,7 +8,7 @@ use crate::{
     request::Request,
 };
 
-/// The reasons why a model stopped writing. MCP also allows other values, which are passed on unchanged.
+/// The reasons why a model stopped writing. MCP also allows other values. These values stay unchanged.
 pub mod stop {
     /// The model stopped because the reply is complete.
     pub const END_TURN: &str = "endTurn";
@@ -34,7 +34,7 @@ pub struct Reply {
     /// The name of the model that replied.
     #[serde(default)]
     pub model: String,
-    /// Why the model stopped. See [`stop`].
+    /// The reason why the model stopped. See [`stop`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<String>,
     /// The `_meta` of the reply. The token usage is under [`USAGE_META`].
@@ -107,7 +107,7 @@ impl Reply {
         self.content.iter().filter_map(Block::as_tool_use).map(|block| block.clone().into()).collect()
     }
 
-    /// Returns whether the reply was cut off at the maximum number of tokens.
+    /// Returns whether the reply was truncated at the maximum number of tokens.
     pub fn is_cut_off(&self) -> bool {
         self.stop_reason.as_deref() == Some(stop::MAX_TOKENS)
     }

@@ -14,7 +14,7 @@ use crate::{
 
 type ByHand = Box<dyn Fn(&Request) -> Result<Reply> + Send + Sync>;
 
-/// A model for tests, which returns fixed replies and records its requests.
+/// A model for tests, which returns fixed replies and records the requests that it receives.
 ///
 /// ```
 /// # use antiphon_llm::{Model, Request, Scripted};
@@ -39,8 +39,8 @@ impl Scripted {
         Self { replies: Mutex::default(), by_hand: None, requests: Mutex::default() }
     }
 
-    /// Sets a function that replies after all fixed replies are used. Default: none. Without this function, a request
-    /// fails after all fixed replies are used.
+    /// Sets a function that creates the replies after all fixed replies are used. Default: none. Without this
+    /// function, a request fails after all fixed replies are used.
     #[must_use]
     pub fn otherwise(mut self, reply: impl Fn(&Request) -> Result<Reply> + Send + Sync + 'static) -> Self {
         self.by_hand = Some(Box::new(reply));
@@ -53,8 +53,8 @@ impl Scripted {
         self.then(Ok(Reply::new("scripted", text)))
     }
 
-    /// Adds a reply with a call of the tool `tool`. For structured data, use [`SCHEMA_TOOL`](crate::SCHEMA_TOOL) as the
-    /// tool.
+    /// Adds a reply with a call of the tool `tool`. For structured data, use [`SCHEMA_TOOL`](crate::SCHEMA_TOOL) as
+    /// the tool.
     #[must_use]
     pub fn call(self, tool: &str, input: serde_json::Value) -> Self {
         let id = format!("call_{}", self.replies.lock().unwrap_or_else(PoisonError::into_inner).len() + 1);

@@ -1,9 +1,9 @@
 //! Structured data instead of text in a reply, with the reserved tool `__schema__`.
 //!
-//! MCP has no field for the schema of a reply. So a request offers one tool with a reserved name, and requires that the
-//! model calls it. The input schema of this tool is the schema of the data. If a client or provider recognizes the
-//! reserved name, it uses its best method for structured output. Otherwise, the model calls the tool like an ordinary
-//! tool. In both cases, the data is the `input` of a `tool_use`.
+//! MCP has no field for the schema of a reply. So a request offers one tool with a reserved name, and requires that
+//! the model calls it. The input schema of this tool is the schema of the data. If a client or provider recognizes the
+//! reserved name, this client or provider uses its best method for structured output. Otherwise, the model calls the
+//! tool like an ordinary tool. In both cases, the data is the `input` of a `tool_use`.
 
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
@@ -26,7 +26,7 @@ const WRAPPER: &str = "value";
 /// The definition for a schema that refers to itself and must be wrapped.
 const ROOT: &str = "root__";
 
-/// Redirects references from the root to [`ROOT`]. Returns whether there were any.
+/// Changes references to the root into references to [`ROOT`]. Returns whether the schema had such references.
 fn redirect(schema: &mut Value) -> bool {
     match schema {
         Value::Array(list) => list.iter_mut().fold(false, |any, item| redirect(item) | any),
@@ -60,8 +60,8 @@ impl OutputSchema {
     }
 
     /// Creates an output schema from a JSON Schema. The input of a tool is always an object. So if the schema does not
-    /// describe an object, it becomes the schema of an object with one field. [`unwrap`](Self::unwrap) takes the data
-    /// out of this object.
+    /// describe an object, it becomes the schema of an object with one field. [`unwrap`](Self::unwrap) returns the
+    /// data in this object.
     pub fn new(mut schema: Map<String, Value>) -> Self {
         if schema.get("type").is_some_and(|kind| kind == "object") {
             return Self { input: schema, wrapped: false };
@@ -110,8 +110,7 @@ impl OutputSchema {
         request.tool_choice = Some(ToolChoice::Required);
     }
 
-    /// Takes the data out of the object that [`new`](Self::new) added around a schema which does not describe an
-    /// object.
+    /// Returns the data in the object that [`new`](Self::new) added around a schema which does not describe an object.
     pub fn unwrap(&self, mut input: Value) -> Value {
         match input.get_mut(WRAPPER) {
             Some(value) if self.wrapped => value.take(),
@@ -119,8 +118,8 @@ impl OutputSchema {
         }
     }
 
-    /// Returns the data in a reply: the inputs of its `__schema__` calls, or the JSON in its text. This method does not
-    /// validate the data.
+    /// Returns the data in a reply: the inputs of its `__schema__` calls, or the JSON in its text. This method does
+    /// not validate the data.
     ///
     /// # Errors
     ///
@@ -140,8 +139,8 @@ impl OutputSchema {
         let text = reply.text();
         let mut candidates = Vec::new();
         for found in all_json_in(&text)? {
-            // A model can write a list without the wrapper. The data itself can also have a field with the wrapper's
-            // name.
+            // A model can write a list without the wrapper object. The data can also have a field with the name of the
+            // wrapper's field.
             if self.wrapped && found.as_object().is_some_and(|object| object.contains_key(WRAPPER)) {
                 candidates.push(found.clone());
             }
@@ -162,7 +161,7 @@ pub fn schema_of<T: JsonSchema>() -> Map<String, Value> {
     schema
 }
 
-/// Returns the first JSON value in a text. The text can have a code fence or prose around the value.
+/// Returns the first JSON value in a text. The value can be inside a code fence or inside prose.
 ///
 /// The function does not repair invalid JSON, for example truncated JSON or JSON with a surplus comma.
 ///
@@ -184,8 +183,8 @@ fn all_json_in(text: &str) -> Result<Vec<Value>, String> {
         Err(error) => error,
     };
     let (mut found, mut trivial) = (Vec::new(), Vec::new());
-    // Skip a `{` in prose, and skip the parsed part of an invalid value, because its parts are not the answer. So
-    // each byte is parsed once, also in a text with many brackets.
+    // Skip a `{` in prose. After an invalid value, skip the part that was parsed, because its inner values are not the
+    // answer. So each byte is parsed only once, even in a text with many brackets.
     let mut rest = text;
     let mut first_failure = None;
     while let Some(start) = rest.find(['{', '[']) {
@@ -231,7 +230,8 @@ fn place_of(error: &serde_json::Error, text: &str) -> usize {
     (before + error.column().saturating_sub(1)).min(text.len())
 }
 
-/// Returns whether a value is `{}` or `[]`. In prose they are rarely the answer, and the whole text was tried before.
+/// Returns whether a value is `{}` or `[]`. In prose, these values are rarely the answer. If the whole text were such
+/// a value, an earlier step would have returned it.
 fn is_trivial(value: &Value) -> bool {
     value.as_object().is_some_and(Map::is_empty) || value.as_array().is_some_and(Vec::is_empty)
 }

@@ -1,4 +1,4 @@
-//! Credentials of the API. The server holds them, and no model reads them.
+//! Credentials of the API. The server keeps the credentials, and models cannot read them.
 
 use std::{collections::BTreeMap, fmt, future::Future, pin::Pin, sync::Arc};
 
@@ -19,9 +19,12 @@ const COOKIE: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b',').add(b';').add(
 
 /// A credential of the API that the tools call.
 ///
-/// The security scheme of the document decides where the credential is sent: in a header, in the query or in a cookie.
-/// Arguments and schemas of tools do not contain it. If the API repeats it, the result contains `[credential]` instead,
-/// unless it can be an ordinary word: fewer than 8 characters, or fewer than 16 letters and no other characters.
+/// The security scheme in the OpenAPI document determines where the credential is sent: in a header, in the query or
+/// in a cookie. Arguments and schemas of tools do not contain the credential.
+///
+/// If a response of the API contains the credential, the result of the tool contains `[credential]` instead. This does
+/// not apply to credentials that can be ordinary words: credentials with fewer than 8 characters, and credentials with
+/// fewer than 16 characters that are all letters.
 ///
 /// ```
 /// use antiphon_openapi::Credential;
@@ -46,8 +49,9 @@ type TokenFunction =
     Arc<dyn Fn(Caller) -> Pin<Box<dyn Future<Output = antiphon::Result<String>> + Send>> + Send + Sync>;
 
 impl Credential {
-    /// Creates a credential from an API key or a token. Schemes of the type `http`, `oauth2` or `openIdConnect` send it
-    /// as a bearer token, and schemes of the type `apiKey` send it as it is.
+    /// Creates a credential from an API key or a token. For security schemes of the type `http`, `oauth2` or
+    /// `openIdConnect`, the credential is sent as a bearer token. For schemes of the type `apiKey`, the credential is
+    /// sent unchanged.
     pub fn token(token: impl Into<Arc<str>>) -> Self {
         Self(Kind::Token(token.into()))
     }
@@ -58,8 +62,9 @@ impl Credential {
         Self(Kind::Basic { encoded, password: password.into() })
     }
 
-    /// Creates a credential whose token a function returns for each request. Use it for tokens that expire, for example
-    /// those of an OAuth flow. If the function fails, the call fails with its error, which the model can read.
+    /// Creates a credential from a function that returns a token for each request. Use this credential for tokens that
+    /// expire, for example tokens from an OAuth flow. If the function fails, the call fails with the error of the
+    /// function, and the model can read this error.
     pub fn from_fn<F, Fut>(function: F) -> Self
     where
         F: Fn(Caller) -> Fut + Send + Sync + 'static,
@@ -71,9 +76,9 @@ impl Credential {
     /// Creates a credential that the caller of the tool sends in a header of its HTTP request. Calls without this
     /// header fail.
     ///
-    /// Do not use it for the access token of the MCP server itself: MCP forbids servers to pass that token on, and the
-    /// `Auth` of Antiphon removes it. Let the caller send the token of the API in another header, for example
-    /// `x-api-token`.
+    /// Do not use this credential for the access token of the MCP server itself. MCP forbids that servers forward this
+    /// token, and the `Auth` of Antiphon removes the token. Let the caller send the token of the API in another
+    /// header, for example `x-api-token`.
     pub fn from_caller_header(name: HeaderName) -> Self {
         Self(Kind::CallerHeader(name))
     }
@@ -117,7 +122,7 @@ impl fmt::Debug for Credential {
 pub struct Caller {
     /// The name of the authenticated caller, if the server authenticates callers.
     pub principal: Option<String>,
-    /// The headers of the caller's HTTP request, if the call came over HTTP.
+    /// The headers of the caller's HTTP request, if the caller uses HTTP.
     pub headers: Option<HeaderMap>,
 }
 
@@ -129,20 +134,20 @@ impl Caller {
 
 enum Secret {
     Token(String),
-    /// User name and password, encoded, and the password.
+    /// The user name and the password in encoded form, and the password.
     Basic {
         encoded: String,
         password: String,
     },
 }
 
-/// Where a security scheme puts a credential.
+/// The place in a request where a security scheme puts a credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     Header(HeaderName),
     Query(String),
     Cookie(String),
-    /// `Authorization` with this scheme, for example `Bearer`.
+    /// The header `Authorization` with this scheme, for example `Bearer`.
     Authorization(&'static str),
 }
 
@@ -169,7 +174,7 @@ impl Target {
         }
     }
 
-    /// Returns whether a parameter of the document is this credential.
+    /// Returns whether a parameter in the document has the place and the name of this credential.
     pub(crate) fn is_parameter(&self, place: &str, name: &str) -> bool {
         match self {
             Self::Header(header) => place == "header" && name.eq_ignore_ascii_case(header.as_str()),
@@ -183,9 +188,9 @@ impl Target {
 /// The credentials that a developer has configured.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Credentials {
-    /// By the name of the security scheme.
+    /// The credentials by the names of their security schemes.
     pub(crate) named: BTreeMap<String, Credential>,
-    /// For operations without a security scheme.
+    /// The bearer token for operations without a security scheme.
     pub(crate) bearer: Option<Credential>,
 }
 
@@ -195,7 +200,7 @@ pub(crate) struct Applied(Vec<(Target, Credential)>);
 
 impl Credentials {
     /// Selects the credentials of an operation: the first alternative for which all credentials are configured. Also
-    /// returns a warning if the operation needs credentials and has none.
+    /// returns a warning if the operation needs credentials and none are configured.
     pub(crate) fn of(&self, document: &Document, found: &Found<'_>) -> (Applied, Option<String>) {
         let security = security(document, found);
         let alternatives = alternatives(security);
@@ -257,8 +262,9 @@ impl Applied {
         self.0.is_empty()
     }
 
-    /// Adds the credentials to a request. A credential replaces a query parameter, a cookie or a header of the same
-    /// name, which an argument or the link to a page can contain. Returns the forms of the secrets, which must not be in the result.
+    /// Adds the credentials to a request. A credential replaces a query parameter, a cookie or a header with the same
+    /// name. Such a parameter can come from an argument, or from the link to a page. Returns all forms of the secrets
+    /// that must not be in the result.
     pub(crate) async fn add(&self, request: &mut Request, caller: &Caller) -> antiphon::Result<Vec<String>> {
         let mut secrets = Vec::new();
         for (target, credential) in &self.0 {
@@ -276,7 +282,8 @@ impl Applied {
                 }
                 Target::Authorization(scheme) => {
                     let scheme = if is_basic { "Basic" } else { *scheme };
-                    // A token for a scheme `basic` is a user name without a password, as many APIs accept keys.
+                    // For a scheme `basic`, the token is sent as a user name without a password. Many APIs accept keys
+                    // in this form.
                     let value = match (scheme, is_basic) {
                         ("Basic", false) => format!("Basic {}", STANDARD.encode(format!("{secret}:"))),
                         _ => format!("{scheme} {secret}"),
@@ -296,15 +303,15 @@ impl Applied {
         }
         let mut forms: Vec<String> = secrets.iter().flat_map(|secret| forms(secret)).collect();
         forms.retain(|form| !can_be_a_word(form));
-        // A form can contain another one.
+        // A form can contain another form, so the longest form comes first.
         forms.sort_unstable_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
         forms.dedup();
         Ok(forms)
     }
 }
 
-/// Returns the forms in which an API can repeat a secret: as it was sent, and encoded for URLs, JSON, cookies and basic
-/// authentication.
+/// Returns the forms in which a response can contain a secret: unchanged, and encoded for URLs, JSON, cookies and
+/// basic authentication.
 fn forms(secret: &str) -> [String; 8] {
     let json = Value::from(secret).to_string();
     let json = &json[1..json.len() - 1];
@@ -320,13 +327,14 @@ fn forms(secret: &str) -> [String; 8] {
     ]
 }
 
-/// Returns whether a text can occur in a response by accident, for example the password `name`. Its replacement would
-/// damage the response, and show the model where the password is.
+/// Returns whether a text can occur in a response by accident, for example the password `name`. If such a text were
+/// replaced, the response would be damaged, and the model could infer the password from the positions of the
+/// replacements.
 fn can_be_a_word(text: &str) -> bool {
     text.len() < 8 || text.len() < 16 && text.bytes().all(|byte| byte.is_ascii_alphabetic())
 }
 
-/// Removes the parameters with this name from the query. The others stay as they are written.
+/// Removes the parameters with this name from the query. All other parameters stay unchanged.
 fn remove_query(url: &mut Url, name: &str) {
     let is_other =
         |pair: &&str| form_urlencoded::parse(pair.as_bytes()).next().is_none_or(|(found, _)| found != name);

@@ -1,4 +1,4 @@
-//! The function of a tool: sends the request of a call, and returns the response.
+//! The function of a tool. It sends the HTTP request of a tool call, and returns the response.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! An OpenAPI document as JSON, with the references in it.
+//! An OpenAPI document as JSON, and the resolution of its references.
 
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
@@ -8,12 +8,13 @@ use crate::error::{Error, Result};
 /// The methods that a path item can have.
 const METHODS: [&str; 8] = ["get", "put", "post", "delete", "options", "head", "patch", "trace"];
 
-/// How many references to references are followed.
+/// The maximum number of consecutive references that are followed.
 const MAX_HOPS: usize = 16;
 
 /// A document of OpenAPI 3.0 or 3.1.
 ///
-/// The document stays JSON. A part that does not follow the specification affects only the operations that use it.
+/// The document is stored as JSON. A part that does not follow the specification affects only the operations that use
+/// this part.
 #[derive(Clone, Debug)]
 pub(crate) struct Document {
     root: Value,
@@ -55,13 +56,14 @@ impl Document {
         self.resolve(self.root.get("components")?.get(kind)?.get(name)?)
     }
 
-    /// Returns the value to which a reference of this document points, for example `#/components/schemas/Pet`.
+    /// Returns the value to which a reference in this document points. Example of a reference:
+    /// `#/components/schemas/Pet`.
     pub(crate) fn pointer(&self, reference: &str) -> Option<&Value> {
         let pointer = percent_decode_str(reference.strip_prefix('#')?).decode_utf8().ok()?;
         self.root.pointer(&pointer)
     }
 
-    /// Follows the references of a value. Returns `None` if one of them has no target in this document.
+    /// Follows the references of a value. Returns `None` if one of the references has no target in this document.
     pub(crate) fn resolve<'a>(&'a self, mut value: &'a Value) -> Option<&'a Value> {
         for _ in 0..MAX_HOPS {
             match value.get("$ref").and_then(Value::as_str) {

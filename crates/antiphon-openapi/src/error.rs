@@ -1,17 +1,17 @@
-/// An error in a document, or in the settings with which it becomes tools.
+/// An error in a document, or in the settings for its conversion into tools.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The document is not valid JSON.
     #[error("the OpenAPI document is not valid JSON")]
     Json(#[from] serde_json::Error),
-    /// The document is not valid YAML, or has no form in JSON. The text is the reason.
+    /// The document is not valid YAML, or cannot be represented as JSON. The `String` is the reason.
     #[error("the OpenAPI document cannot be read as YAML: {0}")]
     Yaml(String),
-    /// The document is not OpenAPI 3.0 or 3.1. The text is the version that the document has.
+    /// The document is not OpenAPI 3.0 or 3.1. The `String` is the version in the document.
     #[error("the version `{0}` is not supported: use a document of OpenAPI 3.0 or 3.1")]
     Version(String),
-    /// A setting is not valid. The text contains the setting and the solution.
+    /// A setting is not valid. The `String` names the setting, and describes how to fix the setting.
     #[error("{0}")]
     Setting(String),
     /// The HTTP client cannot be created.

@@ -19,7 +19,7 @@ use crate::{
     request::Request,
 };
 
-/// The text in place of a credential that the API repeats.
+/// The text that replaces a credential in the response of the API.
 const REDACTED: &str = "[credential]";
 
 /// The advice in the error of a request with effects that can have reached the API.
@@ -56,7 +56,7 @@ impl HttpLimits {
         self
     }
 
-    /// Sets how many bytes of an error response the model reads. Default: 4 KiB.
+    /// Sets the maximum number of bytes of an error response that the model reads. Default: 4 KiB.
     #[must_use]
     pub fn with_error_bytes(mut self, bytes: usize) -> Self {
         self.error_bytes = bytes;
@@ -82,12 +82,12 @@ pub(crate) struct Http {
     public_only: bool,
 }
 
-/// A response. Steps record it, so it is serializable.
+/// A response of the API. Steps record responses, so this type is serializable.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
     pub(crate) content_type: String,
-    /// The headers `Link`, as one.
+    /// The values of all headers `Link`, as one text.
     pub(crate) link: Option<String>,
     pub(crate) body: Content,
 }
@@ -95,7 +95,7 @@ pub(crate) struct Reply {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Content {
     Text(String),
-    /// Bytes that are not text, as base64.
+    /// A body that is not text, as base64.
     Bytes(String),
 }
 
@@ -190,7 +190,8 @@ impl Http {
         Ok(reply)
     }
 
-    /// Describes a failed request. The error of the client can contain the URL, and so an API key.
+    /// Describes a failed request. The error of the HTTP client is not used, because it can contain the URL, and the
+    /// URL can contain an API key.
     fn failed(&self, error: reqwest::Error, can_repeat: bool) -> antiphon::Error {
         let error = error.without_url();
         let mut text = if error.is_timeout() {
@@ -204,7 +205,7 @@ impl Http {
             }
             text
         };
-        // Without a connection, the API has not received the request.
+        // If the connection failed, the API has not received the request.
         if can_repeat || error.is_connect() {
             return antiphon::Error::tool(text);
         }
@@ -228,7 +229,8 @@ impl Reply {
         }
     }
 
-    /// Replaces secrets that the API repeats. JSON can contain them with escapes, so its parsed texts are searched.
+    /// Replaces secrets in the response. In JSON, a secret can be written with escapes, so the parsed texts are
+    /// searched.
     fn without(mut self, secrets: &[String]) -> Self {
         if secrets.is_empty() {
             return self;
@@ -291,7 +293,7 @@ pub(crate) fn has_effects(method: &Method) -> bool {
     !method.is_safe()
 }
 
-/// Follows redirects within an origin. Any other redirect ends with its own response.
+/// Follows redirects within the same origin. A redirect to another origin is returned as a response.
 fn same_origin(attempt: redirect::Attempt<'_>) -> redirect::Action {
     let is_same = attempt.previous().first().is_some_and(|first| first.origin() == attempt.url().origin());
     if is_same && attempt.previous().len() <= MAX_REDIRECTS { attempt.follow() } else { attempt.stop() }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::document::Found;
 
-/// The longest name that the APIs of all large model providers accept.
+/// The maximum length of a name, in characters. The APIs of all large model providers accept names of this length.
 pub(crate) const MAX_NAME: usize = 64;
 
 /// Returns the names of these operations, in the same order. The names are unique.
@@ -41,7 +41,8 @@ fn of_path(found: &Found<'_>) -> String {
     words.join("_")
 }
 
-/// Cuts a name and adds a hash of the operation, so that the name is unique and does not depend on the order.
+/// Shortens a name and adds a hash of the operation. So the name is unique, and does not depend on the order of the
+/// operations.
 fn with_suffix(base: &str, identity: &str, taken: &BTreeSet<String>) -> String {
     let mut hash = hash(identity);
     loop {
@@ -55,7 +56,7 @@ fn with_suffix(base: &str, identity: &str, taken: &BTreeSet<String>) -> String {
     }
 }
 
-/// FNV-1a. It must stay the same, because names of tools depend on it.
+/// Returns the FNV-1a hash of a text. The function must never change, because the names of tools depend on it.
 fn hash(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)

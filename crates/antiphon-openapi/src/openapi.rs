@@ -21,7 +21,7 @@ use crate::{
     report::{Converted, OpenApiTools, Refused, Report, Warning},
 };
 
-/// An OpenAPI document, and the settings with which its operations become tools.
+/// An OpenAPI document, and the settings for the conversion of its operations into tools.
 ///
 /// ```
 /// use antiphon::prelude::*;
@@ -63,17 +63,18 @@ impl OpenApi {
     ///
     /// # Errors
     ///
-    /// Returns an error if the text is not JSON, or if its version is not OpenAPI 3.0 or 3.1. Problems of single
-    /// operations are in the [`Report`].
+    /// Returns an error if the text is not JSON, or if the version of the document is not OpenAPI 3.0 or 3.1. Problems
+    /// with single operations are not errors. The [`Report`] lists these problems.
     pub fn parse(json: &str) -> Result<Self> {
         Self::from_value(serde_json::from_str(json)?)
     }
 
-    /// Reads a document in YAML. The document must be trusted: aliases in it are copied.
+    /// Reads a document in YAML. Read only trusted documents: the parser copies aliases, so a malicious document can
+    /// use a lot of memory.
     ///
     /// # Errors
     ///
-    /// Returns an error if the text is not YAML, or if its version is not OpenAPI 3.0 or 3.1.
+    /// Returns an error if the text is not YAML, or if the version of the document is not OpenAPI 3.0 or 3.1.
     #[cfg(feature = "yaml")]
     pub fn parse_yaml(yaml: &str) -> Result<Self> {
         Self::from_value(crate::yaml::parse(yaml)?)
@@ -101,64 +102,64 @@ impl OpenApi {
         })
     }
 
-    /// Sets the URL of the API, for all operations. Default: the first server of the document.
+    /// Sets the URL of the API, for all operations. Default: the first server in the document.
     ///
-    /// A server of the document must use https and have a public IP address. A base URL that you set can also be
-    /// `http`, and can name a host of your network.
+    /// A server in the document must use `https`, and must have a public IP address. A base URL that you set can also
+    /// be `http`, and can name a host of your network.
     pub fn with_base_url(mut self, url: impl Into<String>) -> Self {
         self.base_url = Some(url.into());
         self
     }
 
-    /// Selects the operations with one of these tags. A second call replaces the tags of the first. Default: all
-    /// operations.
+    /// Selects the operations that have one of these tags. A second call replaces the tags of the first call. Default:
+    /// all operations.
     pub fn with_tags(mut self, tags: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.tags = tags.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Selects the operations whose path matches one of these patterns. `*` matches a segment or a part of it, and `**`
-    /// matches any number of segments: `/pets/**`. A second call replaces the patterns of the first. Default: all
-    /// operations.
+    /// Selects the operations whose path matches one of these patterns. `*` matches a segment or a part of it, and
+    /// `**` matches any number of segments: `/pets/**`. A second call replaces the patterns of the first call.
+    /// Default: all operations.
     pub fn with_paths(mut self, patterns: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.paths = patterns.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Selects the operations with one of these methods. A second call replaces the methods of the first. Default: all
-    /// operations.
+    /// Selects the operations that have one of these HTTP methods. A second call replaces the methods of the first
+    /// call. Default: all operations.
     pub fn with_methods(mut self, methods: impl IntoIterator<Item = Method>) -> Self {
         self.methods = methods.into_iter().collect();
         self
     }
 
     /// Selects operations by their `operationId`, or by method and path: `GET /pets`. A second call replaces the
-    /// operations of the first. Default: all operations.
+    /// operations of the first call. Default: all operations.
     pub fn with_operations(mut self, operations: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.operations = operations.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Sets the tool name of an operation, which you name by its `operationId`, or by method and path. Default: the
-    /// `operationId` in `snake_case`, or the method and the path.
+    /// Sets the name of the tool for an operation. `operation` is the `operationId`, or the method and the path.
+    /// Default: the `operationId` in `snake_case`, or the method and the path.
     pub fn rename(mut self, operation: impl Into<String>, tool: impl Into<String>) -> Self {
         self.renamed.insert(operation.into(), tool.into());
         self
     }
 
-    /// Sets the credential of a security scheme of the document. Each call adds a credential. Default: none.
+    /// Sets the credential for a security scheme in the document. Each call adds a credential. Default: none.
     ///
-    /// If an operation has its own server with another origin than the first server of the document, the tool sends no
-    /// credential, and the report has a warning. To use such an operation with a credential, convert it separately,
-    /// and set its URL with [`with_base_url`](Self::with_base_url).
+    /// An operation can have its own server. If this server and the first server in the document have different
+    /// origins, the tool sends no credential, and the report contains a warning. To use such an operation with a
+    /// credential, convert the operation separately, and set its URL with [`with_base_url`](Self::with_base_url).
     pub fn with_credential(mut self, scheme: impl Into<String>, credential: Credential) -> Self {
         self.credentials.named.insert(scheme.into(), credential);
         self
     }
 
-    /// Sets a bearer token for operations without `security`, if the document has no `security` for all operations
-    /// either. Servers with another origin do not get it, as in [`with_credential`](Self::with_credential). Default:
-    /// none.
+    /// Sets a bearer token for operations that have no `security`, if the document also has no `security` for all
+    /// operations. Servers with another origin do not receive the token, as in
+    /// [`with_credential`](Self::with_credential). Default: none.
     pub fn with_bearer(mut self, credential: Credential) -> Self {
         self.credentials.bearer = Some(credential);
         self
@@ -170,28 +171,28 @@ impl OpenApi {
         self
     }
 
-    /// Sets the maximum length of a tool's description, in characters. A longer description is cut, and the report has a
-    /// warning. Default: 1,024.
+    /// Sets the maximum length of a tool's description, in characters. Longer descriptions are shortened, and the
+    /// report contains a warning. Default: 1,024.
     pub fn with_max_description(mut self, characters: usize) -> Self {
         self.sizes.description = characters.max(1);
         self
     }
 
-    /// Sets the maximum length of a description in an input schema, in characters. Longer descriptions are cut, and the
-    /// report has a warning. Default: 300.
+    /// Sets the maximum length of a description in an input schema, in characters. Longer descriptions are shortened,
+    /// and the report contains a warning. Default: 300.
     pub fn with_max_argument_description(mut self, characters: usize) -> Self {
         self.sizes.argument_description = characters.max(1);
         self
     }
 
-    /// Sets the maximum size of an input schema, in bytes. In a larger schema, nested descriptions are dropped. If the
-    /// schema is then still too large, the operation is refused. Default: 128 KiB.
+    /// Sets the maximum size of an input schema, in bytes. If a schema is larger, its nested descriptions are removed.
+    /// If the schema is still too large, the operation does not become a tool. Default: 128 KiB.
     pub fn with_max_schema_bytes(mut self, bytes: usize) -> Self {
         self.sizes.schema = bytes;
         self
     }
 
-    /// Lets operations that return pages of rows answer with a result set. The server needs
+    /// Makes the tools for operations that return pages of rows return a result set. The server needs
     /// [`ServerBuilder::with_results`](antiphon::ServerBuilder::with_results). Default: each call returns one page as
     /// JSON.
     #[cfg(feature = "results")]
@@ -202,12 +203,13 @@ impl OpenApi {
 
     /// Creates the tools of the selected operations.
     ///
-    /// An operation that cannot become a tool is in the [`Report`], and does not affect the others.
+    /// The [`Report`] lists operations that cannot become tools. Such an operation does not affect the other
+    /// operations.
     ///
     /// # Errors
     ///
     /// Returns an error if a setting is not valid, for example if a selected or renamed operation does not exist. Also
-    /// returns an error if neither you nor the document names an absolute URL.
+    /// returns an error if you have set no base URL and the document contains no absolute URL.
     pub fn tools(&self) -> Result<OpenApiTools> {
         let all = self.document.operations();
         let mut names = names::tools(&all);
@@ -232,7 +234,7 @@ impl OpenApi {
                 Err(reason) => report.refused.push(Refused { operation: found.title(), reason }),
             }
         }
-        // The operations of these paths are not known, so only the selection of paths applies.
+        // The operations of these paths are unknown, so only the selection by path applies.
         for (path, reason) in self.document.unreadable_paths() {
             if self.operations.is_empty() && self.is_path_selected(path) {
                 report.refused.push(Refused { operation: path.to_owned(), reason });
@@ -241,7 +243,7 @@ impl OpenApi {
         Ok(OpenApiTools { tools, report })
     }
 
-    /// Converts one operation, or returns the reason why it cannot become a tool.
+    /// Converts one operation, or returns the reason why the operation cannot become a tool.
     fn tool(
         &self,
         found: &Found<'_>,
@@ -294,8 +296,8 @@ impl OpenApi {
         Ok(tool)
     }
 
-    /// Selects the credentials of an operation, and returns a warning if they are missing. An operation's own server
-    /// gets none if its origin is not that of the document.
+    /// Selects the credentials of an operation, and returns a warning if credentials are missing. If the operation has
+    /// its own server with an origin that differs from the document's origin, selects no credentials.
     fn credentials(&self, found: &Found<'_>, server: &Url) -> (Applied, Option<String>) {
         let (credentials, warning) = self.credentials.of(&self.document, found);
         let is_trusted = || {
@@ -382,7 +384,7 @@ impl OpenApi {
         Ok(())
     }
 
-    /// Returns the URL of the server that the document names for an operation. The inner error concerns only this
+    /// Returns the URL of the server that the document contains for an operation. The inner error affects only this
     /// operation.
     fn server(&self, found: &Found<'_>) -> Result<Result<Url, String>> {
         let own =
@@ -427,7 +429,7 @@ fn configured(text: &str) -> Result<Url> {
     })
 }
 
-/// Parses a server of the document, with the defaults of its variables.
+/// Parses a server in the document, with the default values of its variables.
 fn declared(server: &Value) -> Result<Url, String> {
     let mut text = server.get("url").and_then(Value::as_str).unwrap_or_default().to_owned();
     for (name, variable) in server.get("variables").and_then(Value::as_object).into_iter().flatten() {
@@ -442,7 +444,7 @@ fn declared(server: &Value) -> Result<Url, String> {
     Ok(url)
 }
 
-/// Returns the annotations of a method. POST, PUT and PATCH keep MCP's default, which is destructive.
+/// Returns the tool annotations for an HTTP method. POST, PUT and PATCH have MCP's default: the tool is destructive.
 fn annotations(method: &Method) -> ToolAnnotations {
     let annotations = ToolAnnotations::new().read_only(method.is_safe()).open_world(true);
     match *method {

@@ -14,7 +14,7 @@ use crate::{
     schema::{Converter, cut},
 };
 
-/// Headers that the client sets, or that OpenAPI defines elsewhere.
+/// Headers that the HTTP client sets, or that OpenAPI defines in other fields.
 const RESERVED_HEADERS: [&str; 10] = [
     "accept",
     "authorization",
@@ -35,28 +35,28 @@ const ANNOTATIONS: [&str; 8] =
 /// The limits of texts and schemas.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
-    /// Characters of a tool's description.
+    /// The maximum number of characters of a tool's description.
     pub(crate) description: usize,
-    /// Characters of other descriptions.
+    /// The maximum number of characters of other descriptions.
     pub(crate) argument_description: usize,
-    /// Bytes of an input schema.
+    /// The maximum number of bytes of an input schema.
     pub(crate) schema: usize,
 }
 
-/// The tool that stands for one operation.
+/// The parts of a tool that calls one operation.
 #[derive(Debug)]
 pub(crate) struct Operation {
     pub(crate) title: Option<String>,
     pub(crate) description: String,
     pub(crate) input_schema: Value,
     pub(crate) template: Template,
-    /// The header in which the server sends an idempotency key, if the operation has one.
+    /// The header in which the server sends an idempotency key, if the operation has such a header.
     pub(crate) idempotency_header: Option<String>,
     pub(crate) warnings: BTreeSet<String>,
 }
 
 impl Operation {
-    /// Converts an operation, or returns the reason why it cannot become a tool.
+    /// Converts an operation, or returns the reason why the operation cannot become a tool.
     pub(crate) fn new(
         document: &Document,
         found: &Found<'_>,
@@ -128,7 +128,7 @@ impl Operation {
     }
 }
 
-/// Returns the description: the summary and the description of the operation.
+/// Returns the description of the tool: the summary and the description of the operation.
 fn description(found: &Found<'_>) -> String {
     let (summary, text) = (found.text("summary"), found.text("description"));
     let mut whole = match (summary, text) {
@@ -143,7 +143,7 @@ fn description(found: &Found<'_>) -> String {
     whole
 }
 
-/// Returns the header `Accept`: JSON first, then the other media types of successful responses.
+/// Returns the value of the header `Accept`: JSON first, then the other media types of successful responses.
 fn accept(document: &Document, found: &Found<'_>) -> String {
     let mut types: Vec<&str> = Vec::new();
     for (status, response) in
@@ -168,7 +168,8 @@ fn accept(document: &Document, found: &Found<'_>) -> String {
     types.join(", ")
 }
 
-/// Shortens a schema that is too large, first by its nested descriptions and examples.
+/// Makes a schema that is too large smaller: removes its nested descriptions and examples. Returns an error if the
+/// schema is still too large.
 fn limit(schema: &mut Value, limit: usize, warnings: &mut BTreeSet<String>) -> Result<(), String> {
     if schema.to_string().len() <= limit {
         return Ok(());
@@ -194,7 +195,7 @@ fn limit(schema: &mut Value, limit: usize, warnings: &mut BTreeSet<String>) -> R
     Ok(())
 }
 
-/// Removes descriptions and examples from a schema and its parts. Properties can have these names, too.
+/// Removes descriptions and examples from a schema and its parts. Properties with these names stay.
 fn without_texts(schema: &mut Value) {
     match schema {
         Value::Object(keywords) => {
@@ -225,7 +226,7 @@ struct Build<'a> {
     /// Where the security schemes of the operation put credentials. Such parameters are not arguments.
     credentials: Vec<Target>,
     converter: Converter<'a>,
-    /// The names of arguments that are used.
+    /// The names of arguments that are already used.
     taken: BTreeSet<String>,
     properties: Map<String, Value>,
     required: Vec<String>,
@@ -255,7 +256,8 @@ impl Build<'_> {
                 }
             }
         }
-        // The first parameter with a name keeps it, so the order of places decides.
+        // If several parameters have the same name, only the first parameter keeps this name. So the order of the
+        // places matters.
         for place in [Place::Path, Place::Query, Place::Header, Place::Cookie] {
             for parameter in
                 all.iter().filter(|it| it.get("in").and_then(Value::as_str) == Some(place.name()))
@@ -357,7 +359,7 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// Returns the style of a parameter, or the default of its place.
+    /// Returns the style of a parameter, or the default style for its place.
     fn style(&mut self, parameter: &Map<String, Value>, place: Place, wire: &str) -> Style {
         let default = match place {
             Place::Path | Place::Header => Style::Simple,
@@ -379,7 +381,8 @@ impl Build<'_> {
         })
     }
 
-    /// Adds the body. Its fields become arguments if that loses nothing, and otherwise the body is one argument.
+    /// Adds the body. If this loses no information, each field of the body becomes an argument. Otherwise, the whole
+    /// body is one argument.
     fn body(&mut self, body: &Value, method: &Method) -> Result<Option<Body>, String> {
         let document = self.document;
         let body = document.resolve(body).ok_or("the request body has no target in the document")?;
@@ -398,7 +401,7 @@ impl Build<'_> {
             let names: Vec<String> = content.keys().map(|name| format!("`{name}`")).collect();
             return Err(format!("its body needs {}, which a tool cannot send", names.join(" or ")));
         };
-        // `*/*` allows any media type, and JSON is one.
+        // `*/*` allows any media type, so use JSON.
         let media_type = if name.contains('*') { "application/json".to_owned() } else { name.clone() };
         let schema = media.get("schema").unwrap_or(&Value::Bool(true));
         let target = document.resolve(schema).filter(|_| self.is_only_reference(schema));
@@ -531,13 +534,13 @@ fn media(name: &str) -> String {
     name.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-/// Returns whether a media type is JSON, or any.
+/// Returns whether a media type is JSON, or allows any type.
 pub(crate) fn is_json(name: &str) -> bool {
     let name = media(name);
     name.ends_with("/json") || name.ends_with("+json") || name == "*/*" || name == "application/*"
 }
 
-/// Returns which JSON media type is preferred: a plain document, then a merge patch, and last a list of changes.
+/// Returns the rank of a JSON media type. A plain document is preferred, then a merge patch, then a list of changes.
 fn json_rank(name: &str) -> u8 {
     match media(name).as_str() {
         "application/json" => 0,

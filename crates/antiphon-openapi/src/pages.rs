@@ -1,4 +1,4 @@
-//! Pages of rows: finds out how an operation pages, and reads its pages for a result set.
+//! Pages of rows: detects how an operation splits its rows into pages, and reads these pages for a result set.
 
 use antiphon::results::Rows;
 use http::Method;
@@ -13,7 +13,7 @@ use crate::{
     request::{Parameter, Place, Request, Template},
 };
 
-/// The limits of a result set whose rows are the pages of an API.
+/// The limits of a result set whose rows come from the pages of an API.
 #[derive(Clone, Debug)]
 pub struct PageLimits {
     pages: usize,
@@ -27,21 +27,21 @@ impl PageLimits {
         Self::default()
     }
 
-    /// Sets how many pages a call reads. Default: 10 pages.
+    /// Sets the maximum number of pages that a call reads. Default: 10 pages.
     #[must_use]
     pub fn with_pages(mut self, pages: usize) -> Self {
         self.pages = pages.max(1);
         self
     }
 
-    /// Sets how many rows a call reads. Default: 5,000 rows.
+    /// Sets the maximum number of rows that a call reads. Default: 5,000 rows.
     #[must_use]
     pub fn with_rows(mut self, rows: usize) -> Self {
         self.rows = rows;
         self
     }
 
-    /// Sets how many bytes of rows a call reads. Default: 8 MiB.
+    /// Sets the maximum size in bytes of the rows that a call reads. Default: 8 MiB.
     #[must_use]
     pub fn with_bytes(mut self, bytes: usize) -> Self {
         self.bytes = bytes;
@@ -55,18 +55,19 @@ impl Default for PageLimits {
     }
 }
 
-/// How an operation pages.
+/// The way in which an operation splits its rows into pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Paging {
     rows: RowsAt,
     position: Option<Position>,
-    /// The argument with the size of a page, and its default.
+    /// The argument that sets the size of a page, and the default of this argument.
     size: Option<(String, Option<u64>)>,
-    /// Whether the document declares a known place of the next page. The last page then does not have it.
+    /// Whether the document declares a known field for the next page. In this case, a response without this field is
+    /// the last page.
     declares_next: bool,
 }
 
-/// Where a response has its rows.
+/// The place of the rows in a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum RowsAt {
     /// The response is the list.
@@ -75,7 +76,7 @@ enum RowsAt {
     Field(String),
 }
 
-/// The argument with the position of a page.
+/// The argument that sets the position of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Position {
     Page {
@@ -84,7 +85,7 @@ enum Position {
         first: Option<u64>,
     },
     Offset(String),
-    /// A value from the previous page.
+    /// A cursor: a value from the previous page.
     Cursor(String),
     /// The ID of the last row.
     After(String),
@@ -108,7 +109,7 @@ const CURSORS: [&str; 13] = [
 const SIZES: [&str; 8] =
     ["per_page", "limit", "page_size", "pagesize", "max_results", "maxresults", "count", "size"];
 
-/// Where responses have the cursor of the next page.
+/// The places in a response that can contain the cursor of the next page.
 const NEXT_CURSORS: [&str; 22] = [
     "/next",
     "/next_cursor",
@@ -134,7 +135,7 @@ const NEXT_CURSORS: [&str; 22] = [
     "/next_page/offset",
 ];
 
-/// Where responses have the URL of the next page.
+/// The places in a response that can contain the URL of the next page.
 const NEXT_URLS: [&str; 15] = [
     "/next",
     "/next_url",
@@ -154,7 +155,7 @@ const NEXT_URLS: [&str; 15] = [
 ];
 
 impl Paging {
-    /// Recognizes the paging of a `GET` operation that returns a list of rows, or an object with one list.
+    /// Detects the paging of a `GET` operation that returns a list of rows, or an object with one list.
     pub(crate) fn detect(document: &Document, found: &Found<'_>, template: &Template) -> Option<Self> {
         if template.method != Method::GET {
             return None;
@@ -284,9 +285,9 @@ struct Page<'a> {
     arguments: &'a Map<String, Value>,
 }
 
-/// The rows of all pages, or a response that has none.
+/// The rows of all pages, or a response that contains no rows.
 pub(crate) enum Gathered {
-    /// The note states why the rows are not complete.
+    /// The rows of all pages. `note` states the reason if rows are missing.
     Rows {
         rows: Rows,
         note: Option<String>,
@@ -458,7 +459,7 @@ fn declares(document: &Document, schema: &Value, names: &[&str], depth: usize) -
         || parts.into_iter().flatten().any(|part| declares(document, part, names, depth + 1))
 }
 
-/// Returns whether a value is the cursor of a next page. APIs write its absence as null, an empty text or 0.
+/// Returns whether a value is the cursor of a next page. Without a next page, APIs send null, an empty text or 0.
 fn is_cursor(value: &Value) -> bool {
     match value {
         Value::String(text) => !text.is_empty(),

@@ -10,7 +10,8 @@ use antiphon::Tool;
 pub struct OpenApiTools {
     /// The tools, in the order of the document.
     pub tools: Vec<Tool>,
-    /// The operations that became tools, those that did not, and the differences between the document and the tools.
+    /// The operations that became tools, the operations that did not become tools, and the differences between the
+    /// document and the tools.
     pub report: Report,
 }
 
@@ -22,9 +23,9 @@ pub struct Report {
     pub converted: Vec<Converted>,
     /// The operations that cannot become tools.
     pub refused: Vec<Refused>,
-    /// The parts of the document that the tools do not have.
+    /// The parts of the document that the tools do not support.
     pub warnings: Vec<Warning>,
-    /// How many operations the selection omits.
+    /// The number of operations that are not selected.
     pub omitted: usize,
 }
 
@@ -36,7 +37,7 @@ pub struct Converted {
     pub tool: String,
     /// The method and the path, for example `GET /pets`.
     pub operation: String,
-    /// Whether the tool answers with a result set.
+    /// Whether the tool returns a result set.
     pub has_result_set: bool,
 }
 
@@ -44,20 +45,20 @@ pub struct Converted {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Refused {
-    /// The method and the path, for example `POST /files`. Only the path, if the document does not contain the
-    /// operations of the path.
+    /// The method and the path, for example `POST /files`. Only the path, if the operations of the path cannot be
+    /// read.
     pub operation: String,
-    /// The reason.
+    /// The reason why the operation cannot become a tool.
     pub reason: String,
 }
 
-/// A part of an operation that the tool does not have.
+/// A part of an operation that the tool does not support.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Warning {
     /// The method and the path, for example `GET /pets`.
     pub operation: String,
-    /// The part, and the consequence.
+    /// A text that describes the part and the consequence.
     pub text: String,
 }
 

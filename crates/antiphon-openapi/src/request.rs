@@ -1,4 +1,4 @@
-//! Builds the HTTP request of a call: where each argument goes, and how it is written.
+//! Builds the HTTP request of a tool call: puts each argument into its place in the request, in the required style.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
@@ -8,10 +8,11 @@ use url::Url;
 /// The name of the header with which an API recognizes a repeated request.
 pub(crate) const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
-/// All characters that RFC 3986 does not call unreserved are encoded.
+/// The characters that are encoded: all characters that are not unreserved in RFC 3986.
 pub(crate) const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// The characters that `allowReserved` leaves as they are, except those that would end the value.
+/// The characters that are encoded with `allowReserved`. Reserved characters are not encoded, unless they would end
+/// the value.
 const RESERVED: &AsciiSet = &ENCODED
     .remove(b':')
     .remove(b'/')
@@ -36,13 +37,13 @@ const MAX_LAYERS: usize = 8;
 #[derive(Clone, Debug)]
 pub(crate) struct Template {
     pub(crate) method: Method,
-    /// The path with its variables: `/pets/{petId}`.
+    /// The path with variables: `/pets/{petId}`.
     pub(crate) path: String,
     /// The URL to which the path is added.
     pub(crate) server: Url,
     pub(crate) parameters: Vec<Parameter>,
     pub(crate) body: Option<Body>,
-    /// The media types of the answer.
+    /// The accepted media types of the response.
     pub(crate) accept: String,
 }
 
@@ -78,7 +79,7 @@ impl Place {
     }
 }
 
-/// How a value becomes text.
+/// The way in which a value is written as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
     Simple,
@@ -88,7 +89,7 @@ pub(crate) enum Style {
     SpaceDelimited,
     PipeDelimited,
     DeepObject,
-    /// A parameter with `content`.
+    /// The style of a parameter with `content`.
     Json,
 }
 
@@ -103,12 +104,12 @@ pub(crate) struct Body {
 #[derive(Clone, Debug)]
 pub(crate) enum BodyKind {
     Json,
-    /// Fields with the style that the document gives to some of them.
+    /// A form. The document can set a style for some of the fields.
     Form(Vec<(String, Style, bool)>),
     Text,
 }
 
-/// The arguments that become the body.
+/// The arguments that form the body.
 #[derive(Clone, Debug)]
 pub(crate) enum BodySource {
     /// One argument is the body.
@@ -123,7 +124,7 @@ pub(crate) struct Request {
     pub(crate) method: Method,
     pub(crate) url: Url,
     pub(crate) headers: HeaderMap,
-    /// The cookies, which credentials can add to.
+    /// The cookies. Credentials can add cookies.
     pub(crate) cookies: Vec<String>,
     pub(crate) body: Option<Vec<u8>>,
 }
@@ -136,7 +137,7 @@ impl Request {
 }
 
 impl Template {
-    /// Creates the request of a call. The error is a text for the model.
+    /// Creates the request of a call. The error is a message for the model.
     pub(crate) fn fill(&self, arguments: &Map<String, Value>) -> Result<Request, String> {
         let mut path = self.path.clone();
         let mut query = Vec::new();
@@ -233,7 +234,8 @@ impl Parameter {
         Ok(text)
     }
 
-    /// Returns the items of a list, or the members of an object as `name,value` or `name=value`. All are encoded.
+    /// Returns the items of a list, or the members of an object as `name,value` or `name=value`. All parts are
+    /// encoded.
     fn parts(&self, value: &Value) -> Result<Vec<String>, String> {
         match value {
             Value::Array(items) => items.iter().map(|item| Ok(self.encoded(&self.scalar(item)?))).collect(),
@@ -314,7 +316,8 @@ impl Parameter {
         })
     }
 
-    /// Adds `name[member]=value` pairs. Lists inside have indexes, as no specification defines their form.
+    /// Adds `name[member]=value` pairs. Nested lists are written with indexes, because no specification defines their
+    /// form.
     fn deep(&self, name: &str, value: &Value, pairs: &mut Vec<String>) {
         match value {
             Value::Object(members) => {
@@ -464,7 +467,7 @@ mod tests {
         json!({"color": value}).as_object().unwrap().clone()
     }
 
-    /// The examples of the specification, in its table of styles.
+    /// Tests the examples in the specification's table of styles.
     #[test]
     fn styles_are_those_of_the_specification() {
         let list = json!(["blue", "black", "brown"]);

@@ -6,20 +6,21 @@ use serde_json::{Map, Value, json};
 
 use crate::document::Document;
 
-/// The keywords of a reference that documents of OpenAPI 3.0 use, although the specification ignores them.
+/// The keywords that OpenAPI 3.0 documents use next to a `$ref`, although such keywords are ignored according to the
+/// specification.
 const BESIDE_REFERENCE: [&str; 4] = ["description", "default", "deprecated", "nullable"];
 
-/// Converts schemas of requests, and collects the schemas to which they refer.
+/// A converter for schemas of requests. It also collects the schemas to which these schemas refer.
 #[derive(Debug)]
 pub(crate) struct Converter<'a> {
     document: &'a Document,
-    /// The longest description, in characters.
+    /// The maximum length of a description, in characters.
     max_description: usize,
     /// The names in `$defs`, by reference.
     names: BTreeMap<String, String>,
     /// References whose schemas are not converted yet.
     waiting: Vec<String>,
-    /// One line for each kind of loss.
+    /// The warnings, with one line for each kind of lost information.
     pub(crate) warnings: BTreeSet<String>,
     /// Whether the converted schemas accept the same values as the schemas of the document.
     is_exact: bool,
@@ -40,12 +41,12 @@ impl<'a> Converter<'a> {
         }
     }
 
-    /// Converts a schema. Its references point to `#/$defs/…`.
+    /// Converts a schema. In the result, references point to `#/$defs/…`.
     pub(crate) fn convert(&mut self, schema: &Value) -> Value {
         self.schema(schema, &BTreeSet::new())
     }
 
-    /// Converts the schemas to which the converted ones refer, and returns them: the value of `$defs`.
+    /// Converts the schemas to which the converted schemas refer, and returns the value of `$defs`.
     pub(crate) fn definitions(&mut self) -> Map<String, Value> {
         let mut definitions = BTreeMap::new();
         while let Some(reference) = self.waiting.pop() {
@@ -58,7 +59,7 @@ impl<'a> Converter<'a> {
         definitions.into_iter().collect()
     }
 
-    /// Returns a description that is not too long.
+    /// Returns the description, shortened to the maximum length.
     pub(crate) fn description(&mut self, text: &str) -> String {
         let short = cut(text, self.max_description);
         if short != text.trim() {
@@ -123,7 +124,7 @@ impl<'a> Converter<'a> {
         }
     }
 
-    /// Returns the local form of a reference, and remembers its target.
+    /// Returns a reference to `$defs`, and stores the target of the reference for conversion.
     fn reference(&mut self, reference: &str) -> Option<String> {
         if !self.names.contains_key(reference) {
             if self.document.pointer(reference).is_none() {
@@ -154,7 +155,7 @@ impl<'a> Converter<'a> {
         numbered.find(|name| !taken(name)).unwrap_or(base)
     }
 
-    /// Adds one keyword. A keyword with a value of the wrong kind is dropped, so that the result is a valid schema.
+    /// Adds one keyword. A keyword with a value of the wrong kind is omitted, so that the result is a valid schema.
     fn keyword(
         &mut self,
         keyword: &str,
@@ -187,7 +188,8 @@ impl<'a> Converter<'a> {
                 }
                 value.is_number().then(|| value.clone())
             }
-            // In OpenAPI 3.0 these are booleans, which `minimum` and `maximum` read.
+            // In OpenAPI 3.0, these keywords are booleans. The conversions of `minimum` and `maximum` use these
+            // keywords.
             "exclusiveMinimum" | "exclusiveMaximum" => {
                 if value.is_boolean() {
                     return;
@@ -247,7 +249,7 @@ impl<'a> Converter<'a> {
                 self.warn(format!("`{keyword}` is dropped, so any value is accepted there"));
                 return;
             }
-            // The input schema has neither effects nor other documents.
+            // These keywords have no meaning in the input schema of a tool, or are converted elsewhere.
             "$ref" | "nullable" | "readOnly" | "example" | "xml" | "externalDocs" | "$schema" | "$id"
             | "id" | "$anchor" | "$dynamicAnchor" | "$comment" | "$defs" | "definitions" | "$vocabulary" => {
                 return;
@@ -266,7 +268,7 @@ impl<'a> Converter<'a> {
         }
     }
 
-    /// Converts properties, without those that only occur in responses.
+    /// Converts properties, without the properties that only occur in responses.
     fn properties(
         &mut self,
         properties: &Map<String, Value>,
@@ -281,7 +283,7 @@ impl<'a> Converter<'a> {
         Some(Value::Array(schemas.iter().map(|schema| self.schema(schema, read_only)).collect()))
     }
 
-    /// Adds the read-only properties of a schema and of the parts of its `allOf`.
+    /// Collects the read-only properties of a schema and of the parts of its `allOf`.
     fn read_only_properties(&self, schema: &Map<String, Value>, depth: usize, found: &mut BTreeSet<String>) {
         for (name, property) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
             let target = self.document.resolve(property);
@@ -300,13 +302,13 @@ impl<'a> Converter<'a> {
     }
 }
 
-/// Returns the types that JSON Schema has.
+/// Returns the types that JSON Schema supports.
 fn types(value: &Value) -> Option<Value> {
     let known =
         |kind: &str| ["array", "boolean", "integer", "null", "number", "object", "string"].contains(&kind);
     match value {
         Value::String(kind) if known(kind) => Some(value.clone()),
-        // A file in a form. Documents that were converted from version 2 have it.
+        // The type `file` is a file in a form. Documents that were converted from OpenAPI 2 contain this type.
         Value::String(kind) if kind == "file" => Some("string".into()),
         Value::Array(kinds) => {
             let mut kept: Vec<Value> = Vec::new();
@@ -358,7 +360,7 @@ fn nullable(mut schema: Map<String, Value>) -> Value {
     Value::Object(schema)
 }
 
-/// Returns a number of items as an integer. Some documents have `10.0`.
+/// Returns a count as an integer. Some documents contain counts such as `10.0`.
 fn count(value: &Value) -> Option<Value> {
     if value.is_u64() {
         return Some(value.clone());
@@ -367,7 +369,7 @@ fn count(value: &Value) -> Option<Value> {
     format!("{number:.0}").parse::<u64>().ok().map(Into::into)
 }
 
-/// Returns the names of required properties, each once, without those that only occur in responses.
+/// Returns the names of required properties, each once, without the properties that only occur in responses.
 fn required(value: &Value, read_only: &BTreeSet<String>) -> Option<Value> {
     let mut names: Vec<Value> = Vec::new();
     for name in value.as_array()? {
@@ -378,12 +380,12 @@ fn required(value: &Value, read_only: &BTreeSet<String>) -> Option<Value> {
     Some(Value::Array(names))
 }
 
-/// Returns whether the server can check the pattern. Patterns of other regular expression languages are dropped.
+/// Returns whether the server can check the pattern. Patterns in other regular expression languages are omitted.
 fn is_pattern(pattern: &str) -> bool {
     jsonschema::options().build(&json!({"pattern": pattern})).is_ok()
 }
 
-/// Returns at most `limit` characters of a text, with `…` if it is cut.
+/// Returns at most `limit` characters of a text. A shortened text ends with `…`.
 pub(crate) fn cut(text: &str, limit: usize) -> String {
     let text = text.trim();
     if text.chars().count() <= limit {

@@ -5,7 +5,7 @@ use yaml_rust2::{Yaml, YamlLoader};
 
 use crate::error::{Error, Result};
 
-/// The deepest nesting, which is that of the JSON parser.
+/// The maximum nesting depth. The JSON parser has the same maximum.
 const MAX_DEPTH: usize = 128;
 
 /// The key with which a mapping inherits the members of another one.
@@ -27,7 +27,7 @@ fn json(yaml: &Yaml, depth: usize) -> Result<Value> {
         Yaml::Boolean(value) => Value::Bool(*value),
         Yaml::Integer(value) => Value::from(*value),
         Yaml::Real(text) => {
-            // `.inf` and `.nan` have no form in JSON.
+            // `.inf` and `.nan` cannot be represented in JSON.
             let number = text.parse().ok().and_then(Number::from_f64);
             number.map_or_else(|| Value::String(text.clone()), Value::Number)
         }
@@ -66,7 +66,7 @@ fn json(yaml: &Yaml, depth: usize) -> Result<Value> {
     })
 }
 
-/// Returns the key of a mapping. The status codes of responses are numbers.
+/// Returns the key of a mapping as text. The key can be a number, for example the status code of a response.
 fn key(yaml: &Yaml) -> Result<String> {
     match yaml {
         Yaml::String(text) | Yaml::Real(text) => Ok(text.clone()),

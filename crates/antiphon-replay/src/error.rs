@@ -4,13 +4,15 @@ use crate::Key;
 
 /// A mismatch between a tool's code and its journal on replay (a non-determinism error). The run cannot continue.
 ///
-/// On replay, the code did not repeat the calls that it made before the run was suspended. Either a new version of the
-/// code was deployed, or the code depends on a value that is not in the journal. Such a value is often a time, a random
-/// number, the order of a map, or the result of a call outside of a step. [`Drift::hint`] returns advice for each case.
+/// On replay, the code did not repeat the calls from before the suspension of the run. One possible cause is a new
+/// version of the code. Another possible cause is that the code depends on a value that is not in the journal. Such a
+/// value is often a time, a random number, the order of a map, or the result of a call outside of a step.
+/// [`Drift::hint`] returns advice for each case.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Drift {
-    /// The code repeats a call whose result is in the journal, but with a different request, label or kind.
+    /// The code makes a call whose result is in the journal, but the request, the label or the kind of the call is
+    /// different.
     #[error("journal entry {at} ({key:?}) was recorded as {recorded} and is now {now}")]
     Changed {
         /// The index of the entry in the journal.
@@ -22,7 +24,7 @@ pub enum Drift {
         /// The kind and the label of the call that the code makes now.
         now: String,
     },
-    /// The code does not wait for the result that is next in the journal.
+    /// The code does not wait for the next result in the journal.
     #[error(
         "the code does not wait for journal entry {at} ({key:?}, {recorded}); it waits for {}",
         List(waiting)
@@ -50,7 +52,7 @@ pub enum Drift {
         /// The kind and the label of the first result that the code did not receive.
         recorded: String,
     },
-    /// The client was asked a question that the code does not ask again.
+    /// The client received a question that the code does not ask again.
     #[error(
         "the question {key:?} was sent in the last round, but the code no longer asks it; it waits for {}",
         List(waiting)
@@ -66,7 +68,7 @@ pub enum Drift {
     Volatile {
         /// The question's key.
         key: Key,
-        /// The number of times the text changed.
+        /// The number of times that the text changed.
         times: u8,
     },
 }
@@ -74,8 +76,8 @@ pub enum Drift {
 impl Drift {
     /// Returns the journal entry or the question key at which the drift happened, and the kind of drift.
     ///
-    /// Use this text in logs. The other texts of this error can contain the text of a question, which only the user who
-    /// was asked is allowed to read.
+    /// Use this text in logs. Other texts of this error, such as the `Display` output, can contain the text of a
+    /// question. Only the user who received the question is allowed to read that text.
     pub fn place(&self) -> String {
         match self {
             Self::Changed { at, key, .. } => format!("journal entry {at}, `{key}`: changed"),

@@ -14,15 +14,15 @@ pub const FORMAT: u32 = 1;
 
 /// The ordered results of a run's finished questions and steps.
 ///
-/// With the journal, a replay brings the code of a run back to the point where it was suspended. The field names are
-/// short in JSON, because the journal is sent in every round.
+/// With the journal, a replay brings the code of a run back to the point where the run was suspended. The field names
+/// are short in JSON, because the journal is sent in every round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Journal {
     #[serde(rename = "v")]
     version: u32,
     /// The ID of the run. The idempotency keys of its steps start with this ID.
     pub run: String,
-    /// How many rounds the run has had.
+    /// The number of rounds of the run so far.
     #[serde(rename = "r")]
     pub round: u32,
     /// The results of finished questions, steps and loop iterations, in the order in which the code received them.
@@ -35,8 +35,8 @@ pub struct Journal {
     /// [`Machine::say_once`](crate::Machine::say_once).
     #[serde(rename = "s", default, skip_serializing_if = "BTreeSet::is_empty")]
     pub said: BTreeSet<String>,
-    /// The trace context in which the run started, as text of the driver (the caller of this crate). The machine does
-    /// not read the trace context.
+    /// The trace context in which the run started, as text of the driver (the caller of this crate). The replay
+    /// machine does not read the trace context.
     #[serde(rename = "t", default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<String>,
 }
@@ -55,7 +55,7 @@ impl Journal {
         }
     }
 
-    /// Reads a journal of this or an older format.
+    /// Reads a journal in this format version or an older format version.
     ///
     /// # Errors
     ///
@@ -69,7 +69,8 @@ impl Journal {
         match serde_json::from_slice::<Self>(bytes) {
             Ok(journal) if (1..=FORMAT).contains(&journal.version) => Ok(journal),
             Ok(Self { version, .. }) => Err(FormatError::Unknown { found: version }),
-            // A journal of a newer format can have fields that do not parse here, so read its version alone.
+            // A journal in a newer format can have fields that this version cannot parse, so read only the format
+            // version.
             Err(error) => match serde_json::from_slice::<Version>(bytes) {
                 Ok(Version { v }) if !(1..=FORMAT).contains(&v) => Err(FormatError::Unknown { found: v }),
                 _ => Err(error.into()),
@@ -79,8 +80,8 @@ impl Journal {
 
     /// Removes the failed entries at the end of the journal, so that a replay tries the failed work again.
     ///
-    /// Terminal failures stay in the journal. Failures that are followed by another entry stay too, because the code
-    /// has already reacted to them.
+    /// Terminal failures stay in the journal. A failure that is followed by another entry also stays in the journal,
+    /// because the code has already reacted to the failure.
     #[must_use]
     pub fn without_last_failures(mut self) -> Self {
         let failed = |entry: &Entry| {
@@ -101,14 +102,14 @@ impl Journal {
 
 /// An entry of a journal: the result of one question, step or loop iteration.
 ///
-/// An entry is serialized as an array, `[key, kind, label, fingerprint, turn, outcome]`. Field names would make up most
-/// of the size of a journal.
+/// An entry is serialized as an array, `[key, kind, label, fingerprint, turn, outcome]`. Field names would make up
+/// most of the size of a journal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
     /// The key of the question, step or loop.
     pub key: Key,
     pub(crate) kind: Kind,
-    /// Empty if the label is equal to the name in the key.
+    /// The label. The field is empty if the label is equal to the name in the key.
     label: Arc<str>,
     pub(crate) fingerprint: Fingerprint,
     /// The number of completed iterations of a loop. 0 for questions and steps.
@@ -156,7 +157,7 @@ pub enum Outcome {
     /// The answer of the client to a question, unchanged.
     Answer(Value),
     /// The question could not be sent to the client. The text is the reason. The reason is recorded because the code
-    /// has already reacted to it, and the client can declare other capabilities in the next round.
+    /// has already reacted to this reason, and the client can declare other capabilities in the next round.
     Refused(String),
     /// The value that a step returned, or the state after a loop iteration.
     Done(Value),

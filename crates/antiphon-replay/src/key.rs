@@ -5,8 +5,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Visitor};
 /// The name of one question or step in a run: `scope/name#occurrence`.
 ///
 /// A key contains the scope, the name that the tool's author chose, and the number of its occurrence. The first
-/// occurrence has no number. Keys are readable because clients receive them in `inputRequests`, and drift errors
-/// contain them.
+/// occurrence has no number. Keys are readable, because clients receive keys in `inputRequests`, and drift errors
+/// contain keys.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(Arc<str>);
 
@@ -36,8 +36,8 @@ impl Key {
 
     /// Returns `scope/name`, without an occurrence.
     ///
-    /// `/`, `#` and `~` separate the parts of a key, so each of them becomes `_` in a name. Control characters
-    /// become `_` too. An empty name becomes `_`.
+    /// `/`, `#` and `~` separate the parts of a key, so each of these characters becomes `_` in a name. Control
+    /// characters also become `_`. An empty name becomes `_`.
     pub(crate) fn base(scope: &str, name: &str) -> String {
         let mut base = String::with_capacity(scope.len() + name.len() + 1);
         if !scope.is_empty() {

@@ -11,7 +11,7 @@ use crate::{
     Advance, Asked, Blocked, Drift, Entry, Failure, Journal, Key, Kind, Op, Outcome, Suspension, Tally, Turn,
 };
 
-/// The number of times that the text of a question can change. After one more change, the machine returns
+/// The number of times that the text of a question can change. After one more change, the replay machine returns
 /// [`Drift::Volatile`].
 const REWORDINGS: u8 = 2;
 
@@ -19,10 +19,10 @@ type Fits = fn(request: &Value, answer: &Value) -> bool;
 
 /// The state machine that replays a run from its journal and records new results.
 ///
-/// The driver (the caller of this crate) owns the tool's code and polls it. When a future of the code is polled, it
-/// calls [`ask`](Self::ask), [`step`](Self::step) or [`fold`](Self::fold). The code is *idle* when its last poll
-/// returned `Pending` and none of its futures has been woken since. Whenever the code is idle, the driver calls
-/// [`advance`](Self::advance) and carries out the action that this method returns.
+/// The driver (the caller of this crate) owns the tool's code and polls this code. When a future of the code is
+/// polled, the future calls [`ask`](Self::ask), [`step`](Self::step) or [`fold`](Self::fold). The code is *idle* when
+/// its last poll returned `Pending` and none of its futures has been woken since. Whenever the code is idle, the
+/// driver calls [`advance`](Self::advance) and carries out the action that this method returns.
 #[derive(Debug)]
 pub struct Machine {
     journal: Journal,
@@ -33,23 +33,23 @@ pub struct Machine {
     /// Whether the code has reached the point where the run was suspended.
     caught_up: bool,
     occurrences: BTreeMap<String, u32>,
-    /// The futures that the code waits for. They were polled at least once, are not dropped, and have not read
-    /// their outcome.
+    /// The futures that the code waits for. These futures were polled at least once, are not dropped, and have not
+    /// read their outcome.
     slots: BTreeMap<Key, Slot>,
-    /// The positions of the keys in the initial journal. [`is_ahead`](Self::is_ahead) builds this index when it
-    /// first needs it. No key has two entries.
+    /// The positions of the keys in the initial journal. [`is_ahead`](Self::is_ahead) builds this index when the index
+    /// is first needed. No key has two entries.
     index: OnceCell<BTreeMap<Key, usize>>,
     /// The number of completed iterations of each started loop.
     turns: BTreeMap<Key, u32>,
-    /// The questions in `journal.asked` that the code has asked again in this leg.
+    /// The questions in `journal.asked` that the code has asked again in this execution.
     seen: BTreeSet<Key>,
     answers: BTreeMap<Key, Value>,
-    /// The slots that `answers` has an answer for, in the order in which they are answered. A slot that was removed
-    /// since is skipped.
+    /// The slots for which `answers` contains an answer, in the order in which the slots are answered. A slot that was
+    /// removed meanwhile is skipped.
     answerable: BTreeMap<u64, Key>,
-    /// Steps and loops that the code has awaited since it was last idle. They start only when the code is idle
-    /// again, because replay delivers them at that moment. Futures that are polled after them therefore take their
-    /// keys first, in the original leg and on replay.
+    /// Steps and loops that the code has awaited since it was last idle. The new steps and loops start only when the
+    /// code is idle again, because on replay their results are delivered at that moment. So futures that are polled
+    /// later still take their keys before the new steps start, both in the original execution and on replay.
     new_steps: Vec<Key>,
     new_folds: VecDeque<Key>,
     /// Completions that were delivered since the code was last idle and are possibly not in the journal yet.
@@ -68,7 +68,8 @@ pub struct Machine {
 #[derive(Debug)]
 struct Slot {
     op: Op,
-    /// The position in which the code first waited for this slot. Slots are answered in this order.
+    /// The position of this slot in the order in which the code started to wait for slots. Slots are answered in this
+    /// order.
     order: u64,
     request: Option<Value>,
     state: State,
@@ -80,7 +81,7 @@ enum State {
     /// A step or a loop that is allowed to start.
     Due,
     Running,
-    /// Delivered, but not yet read by the code.
+    /// The outcome is delivered, but the code has not read the outcome yet.
     Ready {
         outcome: Outcome,
         /// Whether the outcome is in the journal; see [`Machine::settle`].
@@ -89,7 +90,7 @@ enum State {
 }
 
 impl Machine {
-    /// Creates a machine that replays the run from `journal`. For a new run, pass an empty journal.
+    /// Creates a replay machine that replays the run from `journal`. For a new run, pass an empty journal.
     pub fn new(journal: Journal) -> Self {
         Self {
             index: OnceCell::new(),
@@ -124,16 +125,17 @@ impl Machine {
         self
     }
 
-    /// Sets a function that returns whether an answer is valid for its request. Default: every answer is valid.
+    /// Sets a function that returns whether an answer is valid for the request of its question. Default: every answer
+    /// is valid.
     ///
-    /// If an answer is not valid, the machine ignores the answer and asks the question again.
+    /// If an answer is not valid, the replay machine ignores the answer and asks the question again.
     #[must_use]
     pub fn with_fits(mut self, fits: fn(request: &Value, answer: &Value) -> bool) -> Self {
         self.fits = fits;
         self
     }
 
-    /// Breaks one rule of the machine on purpose, to check that the tests detect the violation.
+    /// Breaks one rule of the replay machine on purpose, to check that the tests detect the violation.
     #[cfg(feature = "__mutations")]
     #[must_use]
     pub fn with_mutation(mut self, mutation: Option<Mutation>) -> Self {
@@ -146,7 +148,7 @@ impl Machine {
         &self.journal.run
     }
 
-    /// Sets the run's ID, for a run that started without one.
+    /// Sets the run's ID, for a run that started without an ID.
     pub fn set_run(&mut self, run: impl Into<String>) {
         self.journal.run = run.into();
     }
@@ -156,13 +158,13 @@ impl Machine {
         self.journal.round > 0 && self.journal.asked.contains_key(key)
     }
 
-    /// Records the name `what`, and returns whether the run has not recorded this name before. Use this method to send
-    /// a message only once per run.
+    /// Records the name `what`. Returns `true` if the run has not recorded this name before. Use this method to send a
+    /// message only once per run.
     pub fn say_once(&mut self, what: &str) -> bool {
         self.journal.said.insert(what.to_owned())
     }
 
-    /// Returns the number of rounds before this one.
+    /// Returns the number of rounds before this round.
     pub fn round(&self) -> u32 {
         self.journal.round
     }
@@ -174,8 +176,8 @@ impl Machine {
 
     /// Returns whether the code has not yet reached the point where the run was suspended.
     ///
-    /// From the second round on, the machine replays even if the journal has no entries, because the code must reach
-    /// its first questions again.
+    /// From the second round on, the replay machine replays even if the journal has no entries, because the code must
+    /// reach its first questions again.
     pub fn is_replaying(&self) -> bool {
         !self.caught_up && (self.journal.round > 0 || !self.journal.entries.is_empty())
     }
@@ -183,8 +185,8 @@ impl Machine {
     /// Returns an idempotency key for the step with the key `key`. This idempotency key is unique among all runs, and
     /// is the same for every attempt of the step.
     ///
-    /// The steps in a loop have the same keys in each iteration. The number of the iteration is therefore part of the
-    /// idempotency key: `run:loop~2/charge`.
+    /// The steps in a loop have the same keys in each iteration. So the idempotency key contains the number of the
+    /// iteration: `run:loop~2/charge`.
     pub fn idempotency_key(&self, key: &Key) -> String {
         let mut name = format!("{}:", self.journal.run);
         let mut written = 0;
@@ -223,7 +225,7 @@ impl Machine {
     /// polled.
     pub fn return_key(&mut self, key: &Key) {
         let key = key.as_str();
-        // The scope can have an occurrence too: `branch#2/name`.
+        // The scope can also contain an occurrence: `branch#2/name`.
         let name = key.rfind('/').map_or(0, |slash| slash + 1);
         let (base, occurrence) = match key[name..].find('#') {
             Some(hash) => match key[name + hash + 1..].parse() {
@@ -242,8 +244,8 @@ impl Machine {
         }
     }
 
-    /// Registers that the code waits for the answer to a question. `request` creates the request for the client, if the
-    /// machine needs one.
+    /// Registers that the code waits for the answer to a question. `request` creates the request for the client. The
+    /// replay machine calls `request` only if it needs the request.
     pub fn ask(&mut self, key: &Key, op: &Op, request: impl FnOnce() -> Value) -> Turn {
         if let Some(turn) = self.take_ready(key) {
             return turn;
@@ -316,7 +318,7 @@ impl Machine {
         self.journal.entries.retain(|entry| !entry.key.is_within(key.as_str()));
         let scope = format!("{key}/");
         self.occurrences.retain(|base, _| !base.starts_with(&scope));
-        // Nested loops start again in the next iteration, even if they were dropped before they finished.
+        // Nested loops start again in the next iteration, even if the code dropped these loops before they finished.
         self.slots.retain(|key, slot| slot.op.kind != Kind::Fold || !key.as_str().starts_with(&scope));
         self.turns.retain(|fold, _| !fold.as_str().starts_with(&scope));
         let turn = self.turns.entry(key.clone()).or_default();
@@ -342,8 +344,8 @@ impl Machine {
 
     /// Records the result of a step that was started. The step's future receives the result at its next poll.
     ///
-    /// So the code receives results in the same order on replay. Call this method while the code is idle. Returns
-    /// whether a future still waits for the step.
+    /// With this delay, the code receives results in the same order on replay. Call this method while the code is
+    /// idle. Returns whether a future still waits for the step.
     pub fn deliver(&mut self, key: &Key, outcome: Result<Value, Failure>) -> bool {
         let Some(slot) = self.slots.get_mut(key).filter(|slot| matches!(slot.state, State::Running)) else {
             return false;
@@ -361,24 +363,25 @@ impl Machine {
 
     /// Returns whether the next call of [`advance`](Self::advance) starts a named step.
     ///
-    /// A driver can store the journal before the step starts. Call this method while the code is idle.
+    /// With this method, a driver can store the journal before the step starts. Call this method while the code is
+    /// idle.
     pub fn begins_steps(&mut self) -> bool {
         self.settle();
         let begins = |key: &Key| {
-            // Steps that the context adds, such as timers, have an empty name and no side effects.
+            // Steps that `antiphon` adds, such as timers, have an empty name and no side effects.
             !key.name().is_empty()
                 && self.slots.get(key).is_some_and(|slot| matches!(slot.state, State::Waiting))
         };
         self.open && self.new_steps.iter().any(begins)
     }
 
-    /// Returns how often this leg has changed the entries of the journal. Additions and removals both count. A leg is
-    /// one execution of the code, from the top until it returns or is suspended.
+    /// Returns how often this execution of the code has changed the entries of the journal. Additions and removals
+    /// both count.
     pub fn recorded(&self) -> u64 {
         self.recorded
     }
 
-    /// Returns how much work this leg has done so far, for metrics.
+    /// Returns how much work this execution of the code has done so far, for metrics.
     pub fn tally(&self) -> Tally {
         self.tally
     }
@@ -388,7 +391,7 @@ impl Machine {
         &self.journal
     }
 
-    /// Ends the leg without checks and returns the journal in its current state.
+    /// Ends this execution without checks, and returns the journal in its current state.
     pub fn into_journal(self) -> Journal {
         self.journal
     }
@@ -403,16 +406,16 @@ impl Machine {
         self.complete(key, Outcome::Failed(failure));
     }
 
-    /// Reports to the code that the question with this key cannot be sent to the client. The journal contains the
-    /// reason, so that replay has the same result.
+    /// Completes the question with this key: the code is informed that the question cannot be sent to the client. The
+    /// journal contains the reason, so that replay has the same result.
     pub fn refuse(&mut self, key: &Key, reason: impl Into<String>) {
         self.complete(key, Outcome::Refused(reason.into()));
     }
 
     /// Registers that the future of the question or step with this key was dropped.
     ///
-    /// If the code drops a question, the machine withdraws the question and discards its answer. In the next iteration
-    /// of a loop, the same key can belong to another question.
+    /// If the code drops a question, the replay machine withdraws the question and discards its answer. The answer
+    /// must not be kept, because in the next iteration of a loop the same key can belong to another question.
     pub fn leave(&mut self, key: &Key) {
         let Some(slot) = self.slots.remove(key) else { return };
         match slot.state {
@@ -426,12 +429,12 @@ impl Machine {
         }
     }
 
-    /// Returns the next action of the driver. Call this method while the code is idle.
+    /// Returns the action that the driver must perform next. Call this method while the code is idle.
     ///
     /// # Errors
     ///
-    /// Returns [`Drift`] if the next journal entry does not match the code. The machine does not skip the entry, so the
-    /// driver can call `advance` again.
+    /// Returns [`Drift`] if the next journal entry does not match the code. The replay machine does not skip the
+    /// entry, so the driver can call `advance` again.
     ///
     /// Code that waits for I/O outside of a step is also idle, but does not wait for the next journal entry. If the
     /// driver detects such I/O, it can wait for the I/O after [`Drift::Unexpected`] and then call `advance` again.
@@ -447,17 +450,17 @@ impl Machine {
         if self.cursor < self.journal.entries.len() {
             return self.deliver_next().map(Advance::Deliver);
         }
-        // The run was suspended when the code waited for all questions in `asked`. The code has caught up when it
-        // has asked them again. `||` skips the check if the code has caught up. `|=` would scan all asked questions
-        // for every answer.
+        // The run was suspended when the code waited for all questions in `asked`. The code has caught up when it has
+        // asked all these questions again. With `||`, the check is skipped after the code has caught up. With `|=`,
+        // every answer would cause a scan of all asked questions.
         self.caught_up = self.caught_up || self.journal.asked.keys().all(|key| self.seen.contains(key));
         if self.begin_steps() || !self.open {
             self.open = true;
             return Ok(Advance::Opened);
         }
         if self.journal.round == 0 && !self.first_asked {
-            // The first call can already contain answers. The machine accepts them for the first questions only. A
-            // user cannot confirm a later question without having seen it.
+            // The first call can already contain answers. The replay machine accepts these answers only for the first
+            // questions, because a user cannot confirm a later question without having seen it.
             let first: Vec<_> = self
                 .waiting_asks()
                 .map(|(key, slot)| (key.clone(), slot.order, slot.op.fingerprint))
@@ -482,8 +485,8 @@ impl Machine {
         self.pending_since().into_iter().map(|(key, _, request)| (key, request)).collect()
     }
 
-    /// Returns the list of [`pending`](Self::pending), with an additional number for each question that is unique in
-    /// this leg.
+    /// Returns the list of [`pending`](Self::pending), with an additional number for each question. The number is
+    /// unique in this execution of the code.
     ///
     /// The number distinguishes questions with the same key, because a loop asks with the same key in each iteration.
     pub fn pending_since(&self) -> Vec<(&Key, u64, &Value)> {
@@ -492,7 +495,8 @@ impl Machine {
         asks.into_iter().filter_map(|(key, slot)| Some((key, slot.order, slot.request.as_ref()?))).collect()
     }
 
-    /// Ends this leg. Returns the questions to send to the client, and the journal to keep until the answers arrive.
+    /// Ends this execution of the code at its pending questions. Returns the questions to send to the client, and the
+    /// journal to keep until the answers arrive.
     ///
     /// # Errors
     ///
@@ -551,8 +555,8 @@ impl Machine {
         self.check_vanished()
     }
 
-    /// Returns whether a completion of `key` is still to be delivered. The code mostly waits for one of the next
-    /// entries, so these are searched before the index is built.
+    /// Returns whether the rest of the journal contains a completion of `key`. The code mostly waits for one of the
+    /// next entries, so the next entries are searched before the index is built.
     fn is_ahead(&self, key: &Key) -> bool {
         const NEAR: usize = 16;
         let rest = &self.journal.entries[self.cursor..];
@@ -597,10 +601,10 @@ impl Machine {
         None
     }
 
-    /// Starts all new steps. The whole journal must be delivered before.
+    /// Starts all new steps. Invariant: the whole journal has been delivered.
     ///
-    /// The remaining journal entries were received before any new step ended, so they must be delivered first.
-    /// Otherwise an instant step could win a race on replay that it lost in the original leg.
+    /// The code received the remaining journal entries before any new step ended, so these entries must be delivered
+    /// first. Otherwise, a very fast step could win a race on replay that the step lost in the original execution.
     fn begin_steps(&mut self) -> bool {
         let mut any = false;
         for key in std::mem::take(&mut self.new_steps) {
@@ -653,7 +657,7 @@ impl Machine {
             let recorded = entry.describe();
             let mut now = format!("{} {}", slot.op.kind, slot.op.label);
             if now == recorded {
-                // A label is short. The difference is in a part of the request that the label omits.
+                // A label is a short text. The difference is in a part of the request that the label omits.
                 now.push_str(" with other details");
             }
             return Err(Drift::Changed { at, key: entry.key.clone(), recorded, now });
@@ -679,7 +683,8 @@ impl Machine {
         None
     }
 
-    /// Returns whether this round brought an answer to this question with the same fingerprint.
+    /// Returns whether the client sent an answer to this question in this round, and the fingerprint of the question
+    /// is unchanged.
     fn has_answer_to(&self, key: &Key, op: &Op) -> bool {
         let asked = self.journal.asked.get(key).is_some_and(|asked| asked.fingerprint == op.fingerprint);
         #[cfg(feature = "__mutations")]
@@ -689,7 +694,7 @@ impl Machine {
 
     /// Delivers a new outcome of a question that the code waits for.
     fn complete(&mut self, key: &Key, outcome: Outcome) {
-        // Before the journal is delivered completely, the code can only wait for questions in the journal.
+        // Before the whole journal is delivered, the code can wait only for questions in the journal.
         if !self.open {
             return;
         }
@@ -702,12 +707,12 @@ impl Machine {
         self.fresh.push(key.clone());
     }
 
-    /// Records completions that were delivered but not yet read by the code, now that the code is idle.
+    /// Records completions that were delivered but that the code has not read. Call this method when the code is idle.
     ///
     /// Entries are in the order in which the code receives them. The code reads most completions in the poll after
-    /// their delivery, and `take_ready` records them then. A step that ends in the same poll can come first. A
-    /// completion that the code does not read in that poll is recorded here. A completion that the code drops
-    /// unread is not recorded.
+    /// their delivery, and `take_ready` then records these completions. A step that ends in the same poll can be
+    /// recorded earlier. A completion that the code does not read in that poll is recorded here. A completion that the
+    /// code drops unread is not recorded.
     fn settle(&mut self) {
         for key in std::mem::take(&mut self.fresh) {
             let Some(slot) = self.slots.get_mut(&key) else { continue };
@@ -748,7 +753,7 @@ impl Machine {
         self.slots.iter().filter(|(_, slot)| slot.request.is_some() && matches!(slot.state, State::Waiting))
     }
 
-    /// Checks that the code has asked every open question again in this leg.
+    /// Checks that the code has asked every open question again in this execution.
     fn check_vanished(&self) -> Result<(), Drift> {
         if self.journal.round == 0 {
             return Ok(());

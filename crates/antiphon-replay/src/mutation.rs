@@ -1,12 +1,12 @@
-/// A deliberate fault in one rule of the machine. With a mutation, the tests prove that they detect a violation of the
-/// rule.
+/// A deliberate fault in one rule of the replay machine. With a mutation, a test run shows that the tests detect a
+/// violation of the rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutation {
     /// Delivers the whole journal at once, instead of one result at a time.
     BatchDelivery,
     /// Starts new steps before the code has received the whole journal.
     OpenGate,
-    /// Does not compare the fingerprints of the code's calls with those in the journal.
+    /// Does not compare the fingerprints of the code's calls with the fingerprints in the journal.
     BlindFingerprint,
     /// Accepts answers to questions that were never asked.
     EagerAnswers,

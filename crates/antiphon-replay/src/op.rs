@@ -32,7 +32,8 @@ impl fmt::Display for Kind {
 pub struct Fingerprint(u64);
 
 impl Fingerprint {
-    /// Computes the fingerprint of a kind and a list of parts. The boundaries between the parts are included.
+    /// Computes the fingerprint of a kind and a list of parts. The fingerprint also depends on the boundaries between
+    /// the parts.
     fn of(kind: Kind, parts: &[&[u8]]) -> Self {
         let mut hash = Sha256::new();
         hash.update([kind as u8]);
@@ -57,15 +58,15 @@ impl fmt::Debug for Fingerprint {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Op {
     pub(crate) kind: Kind,
-    /// An `Arc`, because an op is copied from the code to a slot and to an entry.
+    /// The label is an `Arc`, because an op is copied from the code to a slot and to an entry.
     pub(crate) label: Arc<str>,
     pub(crate) fingerprint: Fingerprint,
 }
 
 /// Serializes `value` as JSON with sorted keys, so that equal values have equal fingerprints.
 ///
-/// Programs can enable the feature of `serde_json` that keeps maps in insertion order. With sorted keys, a run that
-/// started in a program without that feature can continue in a program with that feature.
+/// Some programs enable the feature of `serde_json` that keeps the insertion order of maps. With sorted keys, a run
+/// that started in a program without that feature can continue in a program with that feature.
 pub fn canonical(value: &Value) -> String {
     let mut text = String::new();
     write_canonical(value, &mut text);
@@ -102,7 +103,8 @@ fn write_canonical(value: &Value, text: &mut String) {
     }
 }
 
-/// The maximum length of a label in characters. Longer labels are cut because a journal is sent with every round.
+/// The maximum length of a label in characters. Longer labels are shortened, because the journal is sent with every
+/// round.
 const LABEL_CHARS: usize = 60;
 
 impl Op {

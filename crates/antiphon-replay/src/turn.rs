@@ -1,4 +1,4 @@
-//! Return values of the machine: for the futures of the code, and for the driver.
+//! Return values of the replay machine, for the futures of the code and for the driver.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{Journal, Key, Outcome};
 
-/// The instruction of the machine to a future of the code that was polled.
+/// The instruction of the replay machine to a polled future of the code.
 #[derive(Debug, PartialEq)]
 pub enum Turn {
     /// The question, step or loop has this recorded result. The future returns this result.
@@ -18,14 +18,15 @@ pub enum Turn {
     Wait,
 }
 
-/// The next action of the driver, while the code is idle.
+/// The action that the driver must perform next, while the code is idle.
 #[derive(Debug, PartialEq)]
 pub enum Advance {
     /// A result is ready for the future with this key. Wake this future and poll the code again.
     Deliver(Key),
     /// The code has received the whole journal, and its steps can start. Wake all futures and poll the code again.
     Opened,
-    /// The machine has no result to deliver. The code waits for questions, for running steps, or for other futures.
+    /// The replay machine has no result to deliver. The code waits for questions, for running steps, or for other
+    /// futures.
     Blocked(Blocked),
 }
 
@@ -47,16 +48,16 @@ pub struct Suspension {
     pub asks: BTreeMap<Key, Value>,
 }
 
-/// Counts of the work of one leg, for metrics. Replayed results do not count as new work.
+/// Counts of the work in one execution of the code, for metrics. Replayed results do not count as new work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tally {
-    /// How many results from the journal the code received again.
+    /// The number of results from the journal that the code received again.
     pub replayed: u64,
-    /// How many questions were answered or could not be asked.
+    /// The number of questions that were answered or could not be asked.
     pub asks: u64,
-    /// How many steps were executed.
+    /// The number of steps that were executed.
     pub steps: u64,
-    /// How many loop iterations were completed.
+    /// The number of loop iterations that were completed.
     pub folds: u64,
 }

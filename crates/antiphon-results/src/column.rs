@@ -1,8 +1,8 @@
 use serde::{Deserialize, Serialize};
 
-/// A column of a result set: its name, its type and its meaning.
+/// A column of a result set: a name, a type and a description.
 ///
-/// If a result set declares its columns, clients can sort only by the declared columns. The server sends the
+/// If a result set declares its columns, clients can sort only by the declared columns. The server sends the column
 /// definitions to clients unchanged.
 ///
 /// ```
@@ -98,12 +98,12 @@ pub enum ColumnType {
     Timestamp,
     /// `json`: any JSON value.
     Json,
-    /// Any other type name, which this crate does not define.
+    /// The name of a type that this crate does not define.
     Other(String),
 }
 
 impl ColumnType {
-    /// Returns the name of the type as in JSON, such as `string`.
+    /// Returns the name of the type in JSON, such as `string`.
     pub fn name(&self) -> &str {
         match self {
             Self::String => "string",

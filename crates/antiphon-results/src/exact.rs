@@ -1,14 +1,14 @@
-//! Conversion of JSON numbers that would lose digits into text.
+//! Conversion of JSON numbers to text, for numbers that would otherwise lose digits.
 //!
-//! A JSON number can have any number of digits, but most readers store it as a 64-bit float. This module converts
-//! each number that such a reader would change into text. Rows from a database represent such numbers in the same
-//! way.
+//! A JSON number can have any number of digits, but most readers store it as a 64-bit float. If such a reader would
+//! change the value of a number, this module converts the number to text. Rows from a database also contain these
+//! numbers as text.
 
 use serde::de::DeserializeOwned;
 
 /// Converts JSON for readers that store every number as a 64-bit float, such as browsers.
 ///
-/// Numbers that such a float cannot represent become text. Examples are most integers beyond 2^53, and decimals with
+/// Numbers that a 64-bit float cannot represent become text: for example most integers beyond 2^53, and decimals with
 /// many digits. All other numbers stay unchanged.
 ///
 /// ```
@@ -20,8 +20,8 @@ pub fn for_floats(json: &str) -> String {
     kept(json, is_float)
 }
 
-/// Parses JSON for types that store numbers as [`Value`](serde_json::Value) does: 64-bit integers and floats. All other
-/// numbers become text.
+/// Parses JSON for types that store numbers as 64-bit integers or floats, such as [`Value`](serde_json::Value). All
+/// other numbers become text.
 ///
 /// ```
 /// use antiphon_results::exact;
@@ -39,7 +39,7 @@ pub fn values<T: DeserializeOwned>(json: &str) -> Result<T, serde_json::Error> {
     serde_json::from_str(&kept(json, |number| is_whole(number) || is_float(number)))
 }
 
-/// Returns the same JSON, but with each number for which `survives` is false as text.
+/// Returns the same JSON, but converts a number to text if `survives` returns `false` for the number.
 fn kept(json: &str, survives: impl Fn(&str) -> bool) -> String {
     let mut kept = String::with_capacity(json.len());
     let mut rest = json;
@@ -88,7 +88,7 @@ fn is_whole(number: &str) -> bool {
 
 /// Returns whether the number stays the same when a 64-bit float stores it.
 fn is_float(number: &str) -> bool {
-    // A float keeps any 15 digits, and a number this short without `e` has no large exponent.
+    // A float preserves any 15 digits. A number that is so short and has no `e` cannot have a large exponent.
     if number.len() <= 15 && !number.contains(['e', 'E']) {
         return true;
     }

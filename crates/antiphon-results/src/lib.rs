@@ -67,8 +67,8 @@ assert_eq!((page.rows.len(), page.has_next), (47, false));
 //! - **The tool result contains some rows, and the number of omitted rows.** All rows would fill the model's context.
 //!   If rows were omitted without a note, the model would draw wrong conclusions.
 //! - **Rows are JSON text** from the database to the client. The server copies rows without parsing them.
-//! - **A result set of a live query stores the query's name and parameters**, not a closure. Any replica can
-//!   therefore read its pages.
+//! - **A result set of a live query stores the query's name and parameters**, not a closure. So any replica can read
+//!   the pages of the result set.
 //! - **The server signs a link only when a caller requests one.** Text for the model never contains a signed link.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -127,7 +127,7 @@ pub const SCHEME: &str = "resource";
 
 /// A web page that shows a result set, as one HTML file with styles and scripts.
 ///
-/// The server returns this page at a URL below the URL of the result set. The page reads the ID of the result set from
-/// its URL, and requests the rows over HTTP.
+/// The server returns this web page at a URL below the URL of the result set. The web page reads the ID of the result
+/// set from this URL, and requests the rows over HTTP.
 #[cfg(feature = "server")]
 pub const VIEWER: &str = include_str!("../viewer/viewer.html");

@@ -10,8 +10,8 @@ use sha2::{Digest as _, Sha256};
 
 /// The secret keys that sign and verify links to result sets.
 ///
-/// All replicas must have the same keys. The first key signs links. Every key verifies links. To rotate keys, first add
-/// the new key to every replica with [`with_decryption_key`](Self::with_decryption_key). Then make the new key the
+/// All replicas must have the same keys. The first key signs links. Every key verifies links. To rotate keys, first
+/// add the new key to every replica with [`with_decryption_key`](Self::with_decryption_key). Then make the new key the
 /// first key. Remove the old key when the links that it signed have expired.
 #[derive(Clone)]
 pub struct LinkKeys {
@@ -25,7 +25,7 @@ impl LinkKeys {
         Self { keys: vec![(id, derive(&secret))] }
     }
 
-    /// Creates a key ring with a random key. Only this process can verify its links.
+    /// Creates a key ring with a random key. Only this process can verify the links that the key signs.
     pub fn random() -> Self {
         let mut secret = [0; 32];
         getrandom::fill(&mut secret).expect("the operating system has random numbers");
@@ -49,7 +49,7 @@ impl LinkKeys {
         URL_SAFE_NO_PAD.encode(token)
     }
 
-    /// Signs `text` so that it is valid only with the same `context`. The text is not encrypted.
+    /// Signs `text`. The signature is valid only with the same `context`. The text is not encrypted.
     pub(crate) fn seal(&self, context: &str, text: &[u8]) -> Vec<u8> {
         let (id, key) = &self.keys[0];
         let mut sealed = vec![*id];
@@ -59,7 +59,7 @@ impl LinkKeys {
         sealed
     }
 
-    /// Returns the text of [`seal`](Self::seal), or `None` if the signature or the context does not match.
+    /// Returns the text that [`seal`](Self::seal) signed, or `None` if the signature or the context does not match.
     pub(crate) fn unseal(&self, context: &str, sealed: &[u8]) -> Option<Vec<u8>> {
         let (signed, tag) = sealed.split_last_chunk::<TAG>()?;
         let [id, text @ ..] = signed else { return None };
@@ -68,7 +68,7 @@ impl LinkKeys {
         Some(text.to_vec())
     }
 
-    /// Verifies the token of a link. Every defect leads to the same `None`.
+    /// Verifies the token of a link. Returns `None` for every invalid token, without a reason.
     pub(crate) fn open(&self, token: &str, now: DateTime<Utc>) -> Option<Grant> {
         if token.len() > MAX_TOKEN {
             return None;
@@ -94,8 +94,8 @@ fn mac(key: &[u8; 32], bytes: &[u8]) -> Hmac<Sha256> {
     mac
 }
 
-/// Returns the MAC of `bytes` with a context. Its input starts with `sealed`, while the input for a link starts with
-/// `VERSION`. So neither is valid as the other.
+/// Returns the MAC of `bytes` with a context. The input of this MAC starts with `sealed`, and the input of a link's
+/// MAC starts with `VERSION`. So a MAC of one kind is never valid as a MAC of the other kind.
 fn context_mac(key: &[u8; 32], context: &str, bytes: &[u8]) -> Hmac<Sha256> {
     let mut mac = mac(key, b"sealed\0");
     mac.update(&(context.len() as u64).to_be_bytes());
@@ -104,7 +104,8 @@ fn context_mac(key: &[u8; 32], context: &str, bytes: &[u8]) -> Hmac<Sha256> {
     mac
 }
 
-/// Derives the signing key, because the secret can have other uses. A signature from here must not be valid there.
+/// Derives the signing key from the secret, because the secret can have other uses. A signature with the derived key
+/// must not be valid for those uses.
 fn derive(secret: &[u8; 32]) -> [u8; 32] {
     let mut hash = Sha256::new();
     hash.update(b"antiphon result link v1\0");
@@ -123,10 +124,10 @@ impl fmt::Debug for LinkKeys {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Scope {
-    /// The link allows reading metadata and rows, page by page or all rows as a file. If the creator of the link is not
-    /// allowed to export all rows, the link allows only pages.
+    /// The link allows reading metadata and rows, page by page or all rows as a file. If the creator of the link is
+    /// not allowed to export all rows, the link allows only pages.
     Read,
-    /// The link allows pinning, unpinning and extending the set.
+    /// The link allows pinning and unpinning the set, and extending the lifetime of the set.
     Pin,
     /// The link allows deleting the set.
     Delete,
@@ -183,7 +184,8 @@ impl LinkOptions {
 
 /// A signed link to a result set.
 ///
-/// Every holder of the link can use it. Give the link only to its user, and keep the link out of logs and prompts.
+/// Every holder of the link can use the link. Give the link only to its user, and keep the link out of logs and
+/// prompts.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Link {

@@ -2,12 +2,12 @@ use serde::{Deserialize, Serialize};
 
 /// The owner of a result set, or the identity of a caller.
 ///
-/// A result set gets its owner when it is created, and keeps it. By default, the server responds to every other
-/// caller that the set does not exist.
+/// The owner of a result set is set at its creation, and does not change. By default, the server responds to every
+/// other caller that the result set does not exist.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Owner {
-    /// Tenant: an organisation whose data is separate from that of other organisations on the same server.
+    /// Tenant: an organisation whose data is separate from the data of other organisations on the same server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
     /// Principal: the authenticated user or program.
@@ -18,7 +18,8 @@ pub struct Owner {
 impl Owner {
     /// Returns an owner without tenant and principal.
     ///
-    /// By default, every unauthenticated caller that has the ID of such a result set can access it.
+    /// By default, every unauthenticated caller can access a result set of this owner, if the caller has the ID of the
+    /// result set.
     pub fn nobody() -> Self {
         Self::default()
     }

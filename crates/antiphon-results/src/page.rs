@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::column::ColumnDefinition;
 
 /// The default number of rows in a page. The server uses this number unless
-/// `DualResponseServerOptions::with_default_page_size` sets another one. The client requests this number of rows,
+/// `DualResponseServerOptions::with_default_page_size` sets another number. The client requests this number of rows,
 /// because some servers return all rows if a request sets no limit.
 pub const DEFAULT_PAGE_SIZE: u64 = 100;
 
@@ -14,7 +14,7 @@ pub const DEFAULT_PAGE_SIZE: u64 = 100;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sort {
-    /// Name of the sort column. It must be a column of the result set.
+    /// Name of the sort column. The result set must have a column with this name.
     pub field: String,
     /// Direction. Default: ascending.
     #[serde(default)]
@@ -86,7 +86,7 @@ pub struct ErrorBody {
     pub rule: Option<String>,
 }
 
-/// Formats times as the bodies do: UTC with `Z`, and a fraction only if it is not zero.
+/// Formats times for request and response bodies: UTC with `Z`, and fractional seconds only if they are not zero.
 #[cfg(feature = "server")]
 pub(crate) mod moment {
     use chrono::{DateTime, SecondsFormat, Utc};

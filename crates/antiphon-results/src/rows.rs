@@ -57,7 +57,7 @@ impl Rows {
         // A search for bytes is faster than a search for characters.
         let breaks = row.as_bytes().contains(&b'\n') || row.as_bytes().contains(&b'\r');
         if breaks {
-            // This check comes before any change, so that a rejected row changes nothing.
+            // This check comes before any change, so that a rejected row leaves `self` unchanged.
             serde_json::from_str::<&RawValue>(row)?;
         }
         if !self.ends.is_empty() {

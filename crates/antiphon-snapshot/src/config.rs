@@ -4,12 +4,13 @@ use crate::error::{Error, Result};
 
 /// The settings for writing, caching and querying snapshots.
 ///
-/// The defaults are for a server with some gigabytes of memory. Start with [`SnapshotConfig::default`] and change
-/// single settings, as in the example of [`Snapshots::open_with`](crate::Snapshots::open_with). A store can read
-/// snapshots that were written with any other configuration. Nevertheless, use the same
-/// [`with_page_rows`](Self::with_page_rows) and [`with_compression`](Self::with_compression) on all replicas. A Parquet
-/// export of some columns or of one chunk is encoded for each request, and its bytes depend on these two settings.
-/// [`with_abandoned`](Self::with_abandoned) and all settings after it have an effect only with the feature `sql`.
+/// The defaults are suitable for a server with some gigabytes of memory. Start with [`SnapshotConfig::default`] and
+/// change single settings, as in the example of [`Snapshots::open_with`](crate::Snapshots::open_with). A store can
+/// read snapshots that were written with any other configuration. Nevertheless, use the same
+/// [`with_page_rows`](Self::with_page_rows) and [`with_compression`](Self::with_compression) on all replicas. If a
+/// request exports only some columns or one chunk as Parquet, the file is encoded for this request. The bytes of this
+/// file depend on these two settings. [`with_abandoned`](Self::with_abandoned) and all settings after it have an
+/// effect only with the feature `sql`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotConfig {
     pub(crate) chunk_rows: usize,
@@ -57,16 +58,16 @@ impl SnapshotConfig {
         self
     }
 
-    /// Sets the maximum size of a chunk in bytes before compression. A chunk with large rows has fewer rows. Default:
-    /// 32 MiB.
+    /// Sets the maximum size of a chunk in bytes before compression. If rows are large, a chunk has fewer rows.
+    /// Default: 32 MiB.
     #[must_use]
     pub fn with_chunk_bytes(mut self, bytes: usize) -> Self {
         self.chunk_bytes = bytes;
         self
     }
 
-    /// Sets the number of rows in a Parquet page. To read one row, the whole Parquet page is decoded. The minimum is 1.
-    /// Default: 4,096.
+    /// Sets the number of rows in a Parquet page. To read one row, the whole Parquet page is decoded. The minimum is
+    /// 1. Default: 4,096.
     #[must_use]
     pub fn with_page_rows(mut self, rows: usize) -> Self {
         self.page_rows = rows;
@@ -80,7 +81,7 @@ impl SnapshotConfig {
         self
     }
 
-    /// Sets the size in bytes of each part of an upload except the last one. S3 requires at least 5 MiB. Default: 8
+    /// Sets the size in bytes of each part of an upload, except the last part. S3 requires at least 5 MiB. Default: 8
     /// MiB.
     #[must_use]
     pub fn with_part_bytes(mut self, bytes: usize) -> Self {
@@ -95,8 +96,8 @@ impl SnapshotConfig {
         self
     }
 
-    /// Sets the time after which an unused footer is removed from the cache. This time limits how long the footer of a
-    /// snapshot that another replica deleted stays in the cache. Default: 5 minutes.
+    /// Sets the time after which an unused footer is removed from the cache. If another replica deletes a snapshot,
+    /// the footer of the snapshot stays in the cache for at most this time. Default: 5 minutes.
     #[must_use]
     pub fn with_cache_idle(mut self, time: Duration) -> Self {
         self.cache_idle = time;
@@ -141,16 +142,16 @@ impl SnapshotConfig {
         self
     }
 
-    /// Sets the maximum number of concurrent queries, sorts, filters and aggregates of a process. The process has two
-    /// dedicated threads for each concurrent operation, but at most 64 threads. The first query starts the threads.
-    /// Default: 4.
+    /// Sets the maximum number of concurrent queries, sorts, filters and aggregates of a process. For each concurrent
+    /// operation, the process has two dedicated threads, but at most 64 threads in total. The first operation starts
+    /// the threads. Default: 4.
     #[must_use]
     pub fn with_queries(mut self, queries: usize) -> Self {
         self.queries = queries;
         self
     }
 
-    /// Checks the settings that would fail only when rows are written.
+    /// Checks the settings whose errors would otherwise appear only when rows are written.
     pub(crate) fn check(&self) -> Result<()> {
         let problem = if self.chunk_rows == 0 || self.page_rows == 0 {
             "`SnapshotConfig::with_chunk_rows` and `with_page_rows` must be at least 1"

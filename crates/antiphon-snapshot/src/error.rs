@@ -10,8 +10,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The address of the store is invalid, or its kind needs a feature that is not enabled. The `String` describes how
-    /// to fix the problem.
+    /// The address of the store is invalid, or this kind of address needs a feature that is not enabled. The `String`
+    /// describes how to fix the problem.
     #[error("{0}")]
     InvalidUrl(String),
     /// A setting of [`SnapshotConfig`](crate::SnapshotConfig) is invalid. The `String` names the setting.
@@ -52,7 +52,7 @@ impl Error {
         matches!(self, Self::Store(object_store::Error::NotFound { .. }))
     }
 
-    /// Converts the error for a writer. During a write, a missing object is a part of the write, not the requested
+    /// Converts the error for a writer. During a write, a missing object is a file of the write, and not the requested
     /// snapshot.
     pub(crate) fn of_writing(self) -> Self {
         if self.is_missing() { Self::Broken(self.into()) } else { self }

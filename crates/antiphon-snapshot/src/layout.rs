@@ -12,8 +12,8 @@
 //! {prefix}/{place}/{set}/views/{key}/…     the same files for each view
 //! ```
 //!
-//! The names of row files contain the writer. Two writers can write under the same ID one after the other. If the
-//! first one cleans up late, it still removes only its own files.
+//! The names of row files contain the name of the writer. Two writers can write under the same ID one after the other.
+//! Even if the first writer cleans up late, it removes only its own files.
 
 use antiphon_results::snapshot::{SnapshotId, View};
 use object_store::path::Path;
@@ -58,12 +58,12 @@ pub(crate) fn takes_name(writer: &str, bytes: u64) -> String {
     format!("{writer}{TAKES}{bytes}")
 }
 
-/// Returns the size that such a file announces. Returns `None` for other files.
+/// Returns the size that a file with such a name announces. Returns `None` for other files.
 pub(crate) fn takes(path: &Path) -> Option<u64> {
     path.filename()?.split_once(TAKES)?.1.parse().ok()
 }
 
-/// The prefix of the file that names the owner of a snapshot.
+/// The prefix of the name of the owner file, which names the owner of a snapshot.
 const OWNER: &str = "owner-";
 
 /// Returns the owner that this file names, if it is an owner file.

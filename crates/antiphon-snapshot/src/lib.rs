@@ -1,8 +1,8 @@
 //! Snapshots: the rows of a result set, written once as Parquet to an object store.
 //!
-//! A *live* result set keeps a query and runs it again for every page. A *snapshot* stores the rows, which are read
-//! from the source once. The count, the preview, every page, every export and every later query therefore show the
-//! same data. This is true on every replica until the result set is deleted.
+//! A *live* result set stores a query, and the query runs again for every page. A *snapshot* stores the rows, which
+//! are read from the source once. So the count, the preview, every page, every export and every later query show the
+//! same data, on every replica, until the result set is deleted.
 //!
 //! ```
 //! use antiphon_results::{
@@ -31,7 +31,7 @@
 //! let written = begun.rest.await?;
 //! assert_eq!(written.rows, 10_000);
 //!
-//! // The last page costs as much as the first one.
+//! // The last page costs as much as the first page.
 //! let page = snapshots.page(&id, &SnapshotPage::new(9_990, 100)).await?;
 //! assert_eq!((page.len(), page.get(0)), (10, Some(r#"{"id":9990,"name":"sale 9990"}"#)));
 //!
@@ -46,10 +46,10 @@
 //! # Use in a server
 //!
 //! [`Snapshots`] is a [`SnapshotStore`](antiphon_results::snapshot::SnapshotStore). Most programs do not call
-//! `Snapshots` directly. They pass `Snapshots` to a [`DualResponseServer`](antiphon_results::DualResponseServer), and
-//! create result sets with [`Source::snapshot`](antiphon_results::Source::snapshot). The server assigns IDs, deletes
-//! expired result sets, enforces limits, and authorizes callers. The server also serves pages, exports and queries over
-//! HTTP.
+//! `Snapshots` directly. These programs pass `Snapshots` to a
+//! [`DualResponseServer`](antiphon_results::DualResponseServer), and create result sets with
+//! [`Source::snapshot`](antiphon_results::Source::snapshot). The server assigns IDs, deletes expired result sets,
+//! enforces limits, and authorizes callers. The server also serves pages, exports and queries over HTTP.
 //!
 //! ```
 //! use antiphon_results::{
@@ -73,8 +73,8 @@
 //! # }
 //! ```
 //!
-//! The folder `examples/explore` has a complete program. The guide `docs/guides/snapshots.md` describes how to operate
-//! snapshots.
+//! The folder `examples/explore` contains a complete program. The guide `docs/guides/snapshots.md` describes the
+//! operation of snapshots in production.
 //!
 //! # When to use it
 //!
@@ -115,26 +115,26 @@
 //! - **Consistent if the source is consistent.** A database query is one statement, so its rows come from one point
 //!   in time.
 //! - **Lossless types.** Integers, decimals, timestamps and bytes are read as they were written.
-//! - **No silent truncation.** If stored data is damaged or missing, the call returns an error, also in the middle
-//!   of a stream.
+//! - **No silent truncation.** If stored data is damaged or missing, the call returns an error, even in the middle of
+//!   a stream.
 //! - **Bounded memory.** Memory use does not grow with the number of rows. If you drop a future or a stream, its work
 //!   stops.
 //!
 //! This crate does not encrypt or deduplicate rows, and snapshots do not expire automatically. If you use a store
-//! without the server, delete snapshots with [`delete`](antiphon_results::snapshot::SnapshotStore::delete). If a column
-//! has many distinct values, the number of distinct values in the statistics is an estimate. Snapshots cannot be
-//! updated or appended to. Write a new snapshot with a new ID instead.
+//! without the server, delete snapshots with [`delete`](antiphon_results::snapshot::SnapshotStore::delete). If a
+//! column has many distinct values, the number of distinct values in the statistics is an estimate. You cannot update
+//! a snapshot or append rows to it. Write a new snapshot with a new ID instead.
 //!
 //! # Limits
 //!
 //! - A snapshot has at most 1,000 columns.
 //! - A snapshot has at most 16 views, and a view is sorted by at most 4 columns. If a snapshot has 16 views, a new
-//!   view replaces the oldest one.
+//!   view replaces the oldest view.
 //! - The text of an SQL query has at most 16 KiB, and a query reads at most 16 tables.
 //! - [`SnapshotWriteOptions`](antiphon_results::snapshot::SnapshotWriteOptions) limits rows and bytes.
 //!   [`SnapshotConfig`] limits memory, disk and time.
-//! - The object store must support conditional creation: it creates an object only if the object does not exist. S3
-//!   uses `If-None-Match` for conditional creation, and S3-compatible stores must support this header too.
+//! - The object store must support conditional creation: a request that creates an object only if the object does not
+//!   exist. S3 uses `If-None-Match` for conditional creation, and S3-compatible stores must support this header too.
 //!
 //! # File layout
 //!

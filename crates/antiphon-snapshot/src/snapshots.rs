@@ -22,9 +22,9 @@ use crate::{
 
 /// A store of snapshots on an object store.
 ///
-/// Pass this store to [`with_snapshots`](antiphon_results::DualResponseServerOptions::with_snapshots), or use it
-/// directly through [`SnapshotStore`]. The [crate documentation](crate) shows both uses. Clones share the cache, the
-/// memory for queries and the query limits, so create one `Snapshots` per process and clone it.
+/// Pass this store to [`with_snapshots`](antiphon_results::DualResponseServerOptions::with_snapshots), or call its
+/// methods directly, through the trait [`SnapshotStore`]. The [crate documentation](crate) shows both uses. Clones
+/// share the cache, the memory for queries and the query limits, so create one `Snapshots` per process and clone it.
 #[derive(Clone)]
 pub struct Snapshots {
     pub(crate) inner: Arc<Inner>,
@@ -35,7 +35,7 @@ impl Snapshots {
     ///
     /// | address | feature | description |
     /// |---|---|---|
-    /// | `memory:` | | a new store in memory, which lives as long as this handle and its clones |
+    /// | `memory:` | | a new store in memory, which is dropped with the last clone of this handle |
     /// | `file:///var/lib/antiphon` | | a folder, which is created if it does not exist |
     /// | `s3://bucket/prefix` | `aws` | a bucket of S3 or of a compatible store |
     /// | `gs://bucket/prefix` | `gcp` | a bucket of Google Cloud Storage |
@@ -227,7 +227,7 @@ mod tests {
         }
     }
 
-    /// A replica that reads result sets which other replicas remove must not keep their footers.
+    /// If other replicas remove a result set, this replica must not keep the footer of its snapshot.
     #[tokio::test]
     async fn footers_that_nobody_reads_are_not_kept() {
         let config = SnapshotConfig::default().with_cache_idle(Duration::from_millis(200));

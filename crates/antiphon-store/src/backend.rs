@@ -42,8 +42,8 @@ impl Backend {
         self
     }
 
-    /// Sets how long [`retrying`](Self::retrying) retries a failed call. A server can then survive a failover of the
-    /// database that takes up to this long. Default: 30 seconds.
+    /// Sets how long [`retrying`](Self::retrying) retries a failed call. With this setting, a server survives a
+    /// database failover that takes no longer than this duration. Default: 30 seconds.
     #[must_use]
     pub fn with_patience(mut self, patience: Duration) -> Self {
         self.patience = Some(patience);

@@ -15,7 +15,7 @@ use tokio::sync::mpsc::{self, error::TrySendError};
 
 use crate::{error::Result, store::fits};
 
-/// The maximum size of one event in bytes. Put larger data into the store, and publish only the notification.
+/// The maximum size of one event in bytes. Put larger data into the store, and publish only a notification.
 pub const MAX_EVENT: usize = 4 * 1024;
 
 /// A channel that sends events to the current subscribers of a topic. Events are not stored.
@@ -26,7 +26,7 @@ pub const MAX_EVENT: usize = 4 * 1024;
 ///   topic, through any handle. The subscription receives the events of one publisher in the order in which `publish`
 ///   returned. A subscription can also receive an event that was published shortly before `subscribe` returned.
 /// - Every subscription receives every event of its topic, and no event of another topic.
-/// - Events are not kept. If a topic has no subscriber, its events are dropped.
+/// - Events are not kept. If a topic has no subscriber, its events are discarded.
 /// - Events can be lost if the connection is cut, or if the listener is too slow for its buffer. The subscription then
 ///   receives an [`Event::Gap`] instead of the lost events. After a gap, the listener must read the current data from
 ///   the store again.
@@ -36,7 +36,7 @@ pub const MAX_EVENT: usize = 4 * 1024;
 /// The module `conformance` (feature `conformance`) contains tests of this contract.
 #[async_trait]
 pub trait Bus: fmt::Debug + Send + Sync + 'static {
-    /// Sends an event to all subscribers of `topic`.
+    /// Sends an event to all current subscribers of `topic`.
     async fn publish(&self, topic: &str, event: Bytes) -> Result<()>;
 
     /// Subscribes to `topic` until the subscription is dropped.
@@ -48,7 +48,7 @@ pub trait Bus: fmt::Debug + Send + Sync + 'static {
 pub enum Event {
     /// A published event.
     Message(Bytes),
-    /// Events were possibly lost at this position. Read the current data from the store again.
+    /// Events were possibly lost before the next event. Read the current data from the store again.
     Gap,
 }
 
@@ -58,12 +58,13 @@ pub struct Subscription {
     missed: Arc<AtomicBool>,
 }
 
-/// The number of events that a subscription buffers for a slow listener. If more events arrive, they are dropped, and
-/// the listener receives an [`Event::Gap`].
+/// The number of events that a subscription buffers for a slow listener. If more events arrive, the subscription
+/// discards these events, and the listener receives an [`Event::Gap`].
 pub const BUFFER: usize = 1024;
 
 impl Subscription {
-    /// Creates a subscription and the [`Feed`] that sends events to it. Implementations of a backend use this function.
+    /// Creates a subscription, and the [`Feed`] that sends events to this subscription. Implementations of a backend
+    /// use this function.
     pub fn channel() -> (Feed, Self) {
         let (sender, receiver) = mpsc::channel(BUFFER);
         let missed = Arc::new(AtomicBool::new(false));
@@ -74,7 +75,7 @@ impl Subscription {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: if the future is dropped, no event is lost.
+    /// This method is cancel safe: if you drop its future, no event is lost.
     pub async fn next(&mut self) -> Option<Event> {
         std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }
@@ -84,9 +85,9 @@ impl Stream for Subscription {
     type Item = Event;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Event>> {
-        // The gap comes before the events in the buffer. This is safe: a listener that reads all its data again
-        // after the gap has also seen the changes that these events announce. The flag needs no wake-up, because it
-        // is set only when the buffer is full and the listener has events to read.
+        // The gap comes before the events in the buffer. This order is safe: after the gap, a listener reads all its
+        // data again, and this data includes the changes that the buffered events announce. The flag needs no wake-up,
+        // because it is set only when the buffer is full, so the listener has events to read.
         if self.missed.swap(false, Ordering::AcqRel) {
             return Poll::Ready(Some(Event::Gap));
         }

@@ -6,14 +6,14 @@ use crate::{
 };
 
 impl Backend {
-    /// Connects to the engine that the URL names.
+    /// Connects to the engine of the URL, and returns a backend.
     ///
     /// The URL starts with `postgres://`, `redis://`, `rediss://`, `nats://` or `tls://` (NATS with TLS). `memory:`
     /// creates a backend in the memory of this process.
     ///
-    /// `space` is the namespace of a service. All replicas of a service must use the same space. Services that share an
-    /// engine must use different spaces. To set other options, use the configuration type and the `connect` function of
-    /// the engine, such as `PostgresConfig` and `Postgres::connect`.
+    /// `space` is the namespace of a service. All replicas of a service must use the same space. Services that share
+    /// an engine must use different spaces. To set other options, use the configuration type and the `connect`
+    /// function of the engine, such as `PostgresConfig` and `Postgres::connect`.
     ///
     /// # Errors
     ///

@@ -39,7 +39,7 @@ pub enum Error {
         /// The ID of the job.
         id: String,
     },
-    /// An invalid name of a key, a log, a topic, a queue or a job. [`name`](crate::name) has the rules.
+    /// The name of a key, a log, a topic, a queue or a job is invalid. [`name`](crate::name) describes the rules.
     #[error("invalid name `{name}`: {problem}")]
     BadName {
         /// The invalid name.
@@ -63,7 +63,7 @@ pub enum Error {
     Busy {
         /// The name of the backend.
         backend: &'static str,
-        /// The cause, if there is one.
+        /// The cause, if one is known.
         #[source]
         source: Option<Box<dyn StdError + Send + Sync>>,
     },
@@ -96,7 +96,7 @@ impl Error {
         Self::Busy { backend, source: Some(source.into()) }
     }
 
-    /// Returns whether the same call can succeed later without any change.
+    /// Returns whether the same call can succeed later, without a change of the arguments or the configuration.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Busy { .. } | Self::Backend { .. })
     }

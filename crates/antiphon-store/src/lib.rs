@@ -13,7 +13,7 @@
 //! # async fn main() -> antiphon_store::Result<()> {
 //! let memory = Memory::default();
 //!
-//! // Of two writers at one revision, one succeeds.
+//! // If two writers write at the same revision, only one of them succeeds.
 //! let store = memory.store();
 //! let first = store.create("runs/42", "asked".into(), Some(Duration::from_secs(3600))).await?;
 //! store.update("runs/42", "answered".into(), None, first).await?;
@@ -44,8 +44,8 @@
 //! - [`Backend`]: a store, a queue and a bus in one struct. The three parts can use different engines.
 //! - [`Memory`]: a store, a queue and a bus for one process. The modules `postgres`, `redis` and `nats` contain a
 //!   store, a queue and a bus for many processes.
-//! - [`Retrying`]: retries failed calls. If the response to a write is lost, `Retrying` finds out whether the write was
-//!   applied.
+//! - [`Retrying`]: retries failed calls. If the response to a write is lost, `Retrying` finds out whether the write
+//!   was applied.
 //! - [`Pieces`]: a value that is too large for one record, stored in several records.
 //! - [`name`]: the rules for names of keys, logs, queues, jobs and topics.
 //! - `conformance`: tests of the contracts, for your own backend. `flaky`: a wrapper that injects faults, for tests.
@@ -72,9 +72,9 @@
 //!   check that all engines behave the same.
 //! - **No transactions over several keys.** Two of the engines do not support transactions across nodes. Put
 //!   related data into one record, or into a log that belongs to a record.
-//! - **An expired record is not deleted immediately.** If the engine deleted an expired record itself, the logs that
-//!   belong to it would stay forever. Instead, a process claims the expired record, removes the data that belongs to
-//!   it, and then deletes the record.
+//! - **An expired record is not deleted immediately.** If the engine deleted an expired record, the logs that belong
+//!   to the record would stay forever. Instead, a process claims the expired record, removes the data that belongs to
+//!   the record, and then deletes the record.
 //! - **No exactly-once delivery.** A worker can stop after the work and before the acknowledgement, so a job can be
 //!   delivered again. Each delivery has an attempt number. A worker whose lease was lost cannot change the job.
 //! - **No hidden retries.** A backend sends each call once. Only [`Retrying`] repeats calls. `Retrying` marks each

@@ -30,7 +30,7 @@ impl Pieces {
         format!("pieces/{}/{number}", self.name)
     }
 
-    /// Stores a value under a random name. Its records expire after `ttl`.
+    /// Stores a value under a random name. The records of the value expire after `ttl`.
     pub async fn put(store: &dyn Store, bytes: &Bytes, ttl: Duration) -> Result<Self> {
         let pieces = Self::named(random_id(), bytes.len());
         pieces.write(store, bytes, ttl).await?;

@@ -22,13 +22,13 @@ pub const EXACT_DEPTH: u64 = 4_000;
 ///
 /// - Every pushed job is eventually leased to a worker. A job can be leased several times, until it is acknowledged
 ///   or dead. The backend chooses the order of the jobs.
-/// - **One holder.** A lease lasts for [`QueueConfig::lease`], counted from when it was granted or last
-///   [extended](Self::extend). During that time no other worker receives the job. After the lease expires, the next
+/// - **One holder.** A lease lasts for [`QueueConfig::lease`], counted from the time at which it was granted or last
+///   [extended](Self::extend). During that time, no other worker receives the job. After the lease expires, the next
 ///   worker that calls [`lease`](Self::lease) receives the job with the next attempt number.
-/// - **Fencing.** [`extend`](Self::extend), [`ack`](Self::ack), [`nack`](Self::nack) and [`bury`](Self::bury)
-///   require the current lease. If the job was leased again, was acknowledged or is dead, they change nothing and
-///   return [`Error::LeaseLost`](crate::Error::LeaseLost). An expired lease can still be used if no other worker
-///   has leased the job since.
+/// - **Fencing.** [`extend`](Self::extend), [`ack`](Self::ack), [`nack`](Self::nack) and [`bury`](Self::bury) require
+///   the current lease. If the job was leased again, was acknowledged or is dead, these methods change nothing and
+///   return [`Error::LeaseLost`](crate::Error::LeaseLost). An expired lease can still be used if no other worker has
+///   leased the job since.
 /// - **Unique IDs.** While a job is unfinished (waiting, delayed, leased or dead), a push with the same ID adds
 ///   nothing. After the job is acknowledged or discarded, its ID can be used again.
 /// - **Delay.** A delayed job is not leased before its delay ends.
@@ -48,18 +48,18 @@ pub trait Queue: fmt::Debug + Send + Sync + 'static {
     /// Adds a job to a queue.
     async fn push(&self, queue: &str, job: NewJob) -> Result<Pushed>;
 
-    /// Leases up to `limit` jobs. If the queue has no job to lease, waits up to `wait` for one.
+    /// Leases up to `limit` jobs. If the queue has no job to lease, waits up to `wait` for a job.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, it has possibly leased jobs already. No worker receives these jobs until their
+    /// If the future is dropped, the call may already have leased jobs. No worker receives these jobs until their
     /// leases expire.
     async fn lease(&self, queue: &str, limit: usize, wait: Duration) -> Result<Vec<Job>>;
 
-    /// Extends a lease: its full duration starts again now.
+    /// Extends a lease. The full duration of the lease starts again now.
     async fn extend(&self, lease: &Lease) -> Result<()>;
 
-    /// Acknowledges the job as done, which removes it.
+    /// Acknowledges the job as done, and removes the job.
     async fn ack(&self, lease: &Lease) -> Result<()>;
 
     /// Returns the job to the queue. The job can be leased again after `delay`.
@@ -81,7 +81,7 @@ pub trait Queue: fmt::Debug + Send + Sync + 'static {
     /// out of date.
     ///
     /// The cost does not grow with the number of jobs. A backend must count up to [`EXACT_DEPTH`] waiting, leased or
-    /// dead jobs exactly. It can estimate larger numbers, and then sets [`Depth::estimated`].
+    /// dead jobs exactly. A backend can estimate larger numbers, and then sets [`Depth::estimated`].
     async fn depth(&self, queue: &str) -> Result<Depth>;
 
     /// Returns `Ok` if the backend responds. Health checks call `ping` every few seconds, so the cost of `ping` must
@@ -93,7 +93,7 @@ pub trait Queue: fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// The settings of a queue. All handles to one queue must use the same settings.
+/// The settings of a queue. All handles to a queue must use the same settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueConfig {
     pub(crate) lease: Duration,
@@ -174,7 +174,7 @@ pub enum Pushed {
 pub struct Job {
     /// The data for the worker.
     pub payload: Bytes,
-    /// The number of times that this job was leased, including this lease. It starts at 1.
+    /// The number of times that this job was leased, including this lease. The number starts at 1.
     pub attempt: u32,
     /// The lease, which the worker passes to [`Queue::ack`] and the other methods that change the job.
     pub lease: Lease,
@@ -192,7 +192,7 @@ impl Job {
     }
 }
 
-/// The permission of a worker to work on a job for a limited time.
+/// The exclusive permission of a worker to execute a job for a limited time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lease {
@@ -200,7 +200,7 @@ pub struct Lease {
     pub queue: String,
     /// The ID of the job.
     pub id: String,
-    /// The token that distinguishes this lease from other leases of the job. Only the backend interprets it.
+    /// The token that distinguishes this lease from other leases of the job. Only the backend interprets the token.
     pub token: String,
 }
 
@@ -217,13 +217,13 @@ impl Lease {
     }
 }
 
-/// A job that failed too often or was buried. The queue does not lease it again.
+/// A job that failed too often or was buried. The queue does not lease a dead job again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeadJob {
     /// The ID of the job.
     pub id: String,
-    /// The data for the workers.
+    /// The data for the worker.
     pub payload: Bytes,
     /// The number of times that the job was leased.
     pub attempts: u32,

@@ -15,22 +15,23 @@ use crate::{
 
 /// A [`Store`], a [`Queue`] or a [`Bus`] that retries failed calls.
 ///
-/// The wrapper retries a call with pauses until the call succeeds or the [retry time](RetryingConfig::with_patience) is
-/// over.
+/// The wrapper retries a call with pauses until the call succeeds or the [retry time](RetryingConfig::with_patience)
+/// is over.
 ///
-/// If the response to a write is lost, the write was possibly applied, and a retry then conflicts with it. Every value
-/// and every log entry is therefore *stamped* with 16 random bytes. If a retry fails with a conflict, the wrapper reads
-/// the stored stamp. If the stored stamp is the stamp of this write, the first attempt was applied, and the call
-/// succeeds. If another writer has replaced the record, the effect is unknown, and the call returns [`Error::Backend`].
+/// If the response to a write is lost, the write was possibly applied. In this case, the retry conflicts with the
+/// first attempt. So every value and every log entry is *stamped* with 16 random bytes. If a retry fails with a
+/// conflict, the wrapper reads the stored stamp. If the stored stamp is the stamp of this write, the first attempt was
+/// applied, and the call succeeds. If another writer has replaced the record, the effect is unknown, and the call
+/// returns [`Error::Backend`].
 ///
-/// - Read data through this wrapper only if it was written through this wrapper.
-/// - If a retried [`Queue::push`] finds a job with its ID, the job counts as added. If a retried
-///   [`ack`](Queue::ack), [`nack`](Queue::nack) or [`bury`](Queue::bury) finds its lease lost, the call counts as
-///   done.
+/// - Read only data through this wrapper that was written through this wrapper.
+/// - If a retried [`Queue::push`] reports a duplicate, the wrapper treats the job as added. If a retried
+///   [`ack`](Queue::ack), [`nack`](Queue::nack) or [`bury`](Queue::bury) reports a lost lease, the wrapper treats the
+///   call as successful.
 /// - A retried [`Bus::publish`] can deliver its event twice.
-/// - Suppose the response to a [`create`](Store::create) or a [`push`](Queue::push) is lost. If another process deletes
-///   that record or acknowledges that job before the retry, the retry creates the record or the job again. To prevent
-///   this, never use the same key or job ID again.
+/// - Suppose the response to a [`create`](Store::create) or a [`push`](Queue::push) is lost. If another process
+///   deletes that record or acknowledges that job before the retry, the retry creates the record or the job again. To
+///   prevent this, never use the same key or job ID again.
 pub struct Retrying<T: ?Sized> {
     inner: Arc<T>,
     config: RetryingConfig,
@@ -57,8 +58,8 @@ impl Default for RetryingConfig {
 }
 
 impl RetryingConfig {
-    /// Sets the time during which a call is retried, counted from its start. A running attempt is not cancelled.
-    /// Default: 30 seconds, which is longer than the failover of a database with a standby.
+    /// Sets the time during which a call is retried, counted from the start of the call. A running attempt is not
+    /// cancelled. Default: 30 seconds, which is longer than the failover of a database with a standby.
     #[must_use]
     pub fn with_patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
@@ -110,10 +111,10 @@ impl<T: ?Sized> Retrying<T> {
         self
     }
 
-    /// Makes a call until it succeeds, is rejected, or has failed for too long.
+    /// Repeats a call until it succeeds, is rejected, or the retry time is over.
     ///
-    /// The `bool` is whether a response was lost. After a lost response a failure is always uncertain, even if the
-    /// last attempt had no effect.
+    /// The returned `bool` is `true` if a response was lost. After a lost response, the effect of a failed call is
+    /// always unknown, even if the last attempt had no effect.
     async fn persist<R, F>(&self, mut call: impl FnMut() -> F) -> (Result<R>, bool)
     where
         F: Future<Output = Result<R>>,
@@ -122,7 +123,7 @@ impl<T: ?Sized> Retrying<T> {
         let began = Instant::now();
         let mut pause = self.config.pause;
         for attempt in 1_u32.. {
-            // Replicas that failed at the same time must not retry at the same time.
+            // The random pause prevents replicas whose calls failed at the same time from retrying at the same time.
             let wait = pause.mul_f64(0.5 + fraction() / 2.0);
             match call().await {
                 Err(error)
@@ -162,7 +163,7 @@ fn uncertain(error: Error) -> Error {
     }
 }
 
-/// The source of an [`Error::Backend`] from [`Retrying`] if the effect of a write stays unknown.
+/// The source of an [`Error::Backend`] that [`Retrying`] returns if it cannot find out the effect of a write.
 #[derive(Debug, thiserror::Error)]
 #[error("the response to a write was lost, and another writer has changed the record since")]
 struct Unsettled(#[source] Error);
@@ -201,7 +202,7 @@ impl<T: Store + ?Sized> Store for Retrying<T> {
         match self.persist(|| self.inner.delete(key, revision)).await {
             (Err(conflict @ Error::Conflict { .. }), true) => {
                 match self.persist(|| self.inner.get(key)).await.0.map_err(uncertain)? {
-                    // The record is deleted, by this call or by another one.
+                    // The record is deleted, by this call or by another call.
                     None => Ok(()),
                     // The record is from another writer, and was possibly created after this deletion.
                     Some(_) => Err(Error::backend("the store", Unsettled(conflict))),
@@ -319,7 +320,7 @@ impl<T: Bus + ?Sized> Bus for Retrying<T> {
     }
 }
 
-/// If a lease is lost after a lost response, the call with the lost response has used the lease.
+/// Treats a lost lease as success if a response was lost, because the call with the lost response has used the lease.
 fn done((ended, lost): (Result<()>, bool)) -> Result<()> {
     match ended {
         Err(Error::LeaseLost { .. }) if lost => Ok(()),

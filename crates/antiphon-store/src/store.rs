@@ -10,8 +10,8 @@ use crate::error::{Error, Result};
 /// its length plus [`ENTRY_COST`] bytes.
 pub const MAX_VALUE: usize = 512 * 1024;
 
-/// The number of bytes that is added to the length of each log entry to compute the size of an append. This cost limits
-/// how many empty entries one append can have.
+/// The number of bytes that is added to the length of each log entry to compute the size of an append. This addition
+/// limits the number of empty entries in one append.
 pub const ENTRY_COST: usize = 16;
 
 /// The duration for which [`Store::remove_expired`] claims the records that it deletes one by one.
@@ -27,8 +27,8 @@ const REMOVED_ABREAST: usize = 32;
 /// **Records.** A record is a value under a key, with a revision.
 /// - A write is atomic. Every later read sees the write, through any handle.
 /// - [`create`](Self::create) succeeds only if the key has no record. [`update`](Self::update) and
-///   [`delete`](Self::delete) succeed only at the given revision. Otherwise they return [`Error::Conflict`] and
-///   change nothing. If several writers write at one revision, exactly one of them succeeds.
+///   [`delete`](Self::delete) succeed only at the given revision. Otherwise these methods return [`Error::Conflict`]
+///   and change nothing. If several writers write at one revision, exactly one of them succeeds.
 /// - A revision is never used twice for a key, not even after the record was deleted and created again.
 ///
 /// **Expiry.** A record that was written with a `ttl` expires after that time, by the backend's clock.
@@ -44,7 +44,7 @@ const REMOVED_ABREAST: usize = 32;
 /// - A record that was written without a `ttl` never expires, even if an earlier write had a `ttl`.
 ///
 /// **Logs.** A log is a list of entries. An absent log is empty. Logs and records have separate namespaces.
-/// - [`append`](Self::append) is atomic, and succeeds only if the log has exactly `at` entries. Otherwise it
+/// - [`append`](Self::append) is atomic, and succeeds only if the log has exactly `at` entries. Otherwise `append`
 ///   returns [`Error::LogConflict`]. If several writers append at one position, exactly one of them succeeds.
 /// - Entries are never changed. Logs do not expire. A log belongs to a record, and the claimer of the expired record
 ///   deletes the log.
@@ -53,13 +53,14 @@ const REMOVED_ABREAST: usize = 32;
 /// For a larger value or append, the call returns [`Error::TooLarge`]. Empty values and entries are allowed. A `limit`
 /// must be at least 1. A backend can return fewer items than `limit`, to keep a response small.
 ///
-/// A *handle* is a value that implements this trait. A clone of it, and a second connection to the same engine, are
-/// other handles to the same data.
+/// A *handle* is a value that implements this trait. A clone of a handle is another handle to the same data. A second
+/// connection to the same engine is also another handle to the same data.
 ///
-/// The module `conformance` (feature `conformance`) contains tests of this contract, which an implementation must pass.
+/// The module `conformance` (feature `conformance`) contains tests of this contract, which an implementation must
+/// pass.
 #[async_trait]
 pub trait Store: fmt::Debug + Send + Sync + 'static {
-    /// Returns the record under `key`, or `None` if it does not exist or has expired.
+    /// Returns the record under `key`, or `None` if the record does not exist or has expired.
     async fn get(&self, key: &str) -> Result<Option<Record>>;
 
     /// Creates a record, and returns its revision. Returns [`Error::Conflict`] if the key already has a record that
@@ -82,9 +83,9 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// Returns up to `limit` records whose keys start with `prefix`, in an order that the backend chooses.
     ///
-    /// A pass over all pages returns each record that exists during the whole pass at least once. It returns the
-    /// record exactly once if the record is not written during the pass. A page can be shorter than `limit`, or
-    /// even empty, without being the last page. Only the last page has no `next`.
+    /// A pass over all pages returns each record that exists during the whole pass at least once. If the record is not
+    /// written during the pass, the pass returns it exactly once. A page can be shorter than `limit`, or even empty,
+    /// without being the last page. Only the last page has no `next`.
     async fn list(&self, prefix: &str, after: Option<&Cursor>, limit: usize) -> Result<Page<Record>>;
 
     /// Claims up to `limit` expired records under `prefix`. For the duration of `lease`, no other caller receives
@@ -114,7 +115,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         Ok(removed)
     }
 
-    /// Appends `entries` to a log that has exactly `at` entries, and returns its new number of entries.
+    /// Appends `entries` to a log that has exactly `at` entries, and returns the new number of entries in the log.
     async fn append(&self, log: &str, at: u64, entries: Vec<Bytes>) -> Result<u64>;
 
     /// Returns up to `limit` entries of a log, starting at index `from`. If the log has an entry at index `from`,

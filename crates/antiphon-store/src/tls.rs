@@ -7,7 +7,7 @@ use async_nats::rustls::{AlertDescription, Error as TlsError};
 #[cfg(not(feature = "nats"))]
 use rustls::{AlertDescription, Error as TlsError};
 
-/// Returns the reason if TLS failed permanently: a rejected certificate, or no common version.
+/// Returns the reason if the TLS handshake failed permanently: a rejected certificate, or no common TLS version.
 ///
 /// A new connection would fail in the same way until a certificate or the configuration changes.
 pub(crate) fn refusal(error: &(dyn StdError + 'static)) -> Option<String> {

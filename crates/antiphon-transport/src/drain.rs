@@ -28,19 +28,21 @@ pub const TOO_MUCH: i32 = -32000;
 /// How long the error responses of interrupted requests can take to reach their clients.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// How long a request can take from its connection to the counter of requests.
+/// The maximum time between the arrival of a request on its connection and its entry in the counter of requests.
 const ON_THE_WAY: Duration = Duration::from_millis(100);
 
 /// The state of a server's graceful shutdown. Each phase of the shutdown has a cancellation token. The tokens are
-/// cancelled in the order of the fields.
+/// cancelled in the order of the fields of this struct.
 #[derive(Clone, Debug)]
 pub struct Drain {
-    /// Cancelled when the shutdown begins. The server then rejects new sessions and requests, and ends streams that
-    /// have no request in flight.
+    /// The token that is cancelled when the shutdown begins. The server then rejects new sessions and requests, and
+    /// ends streams that have no request in flight.
     pub draining: CancellationToken,
-    /// The time for requests in flight is over. They are answered with an error.
+    /// The token that is cancelled when the time for requests in flight is over. The server then returns an error for
+    /// these requests.
     cut_off: CancellationToken,
-    /// Cancelled when no request is in flight. The server then closes its sessions, and other replicas take over.
+    /// The token that is cancelled when no request is in flight. The server then closes its sessions, and other
+    /// replicas take over these sessions.
     pub stopped: CancellationToken,
     requests: Arc<Flights>,
     connections: Arc<Flights>,
@@ -68,7 +70,7 @@ impl Drain {
         Flight::new(&self.connections)
     }
 
-    /// Starts the shutdown. Requests in flight have the time `limit` to finish.
+    /// Starts the shutdown. Requests in flight must finish within the time `limit`.
     pub fn begin(&self, limit: Duration) {
         self.draining.cancel();
         let runtime = tokio::runtime::Handle::try_current().ok().filter(|_| !limit.is_zero());
@@ -105,7 +107,7 @@ struct Flights {
 impl Flights {
     async fn none(&self) {
         loop {
-            // Register first, so that a notification in between is not missed.
+            // Register before the check, so that a notification between the check and the wait is not missed.
             let none = self.none.notified();
             if self.count.load(Ordering::Acquire) == 0 {
                 return;
@@ -140,13 +142,14 @@ pub struct Counted<T> {
     inner: T,
     drain: Drain,
     open: Arc<Open>,
-    /// Whether the connection ends with the last request. A session over HTTP outlives its connections.
+    /// Whether the connection ends with the last request during a shutdown. This field is `false` for a session over
+    /// HTTP, because such a session outlives its connections.
     ends: bool,
-    /// Whether the requests in flight were answered with an error.
+    /// Whether the server has returned an error for the requests in flight.
     is_cut_off: bool,
 }
 
-/// The requests of one connection without a response.
+/// The requests of one connection that have no response yet.
 #[derive(Debug, Default)]
 struct Open {
     requests: Mutex<HashMap<RequestId, Flight>>,
@@ -177,14 +180,14 @@ impl<T> Counted<T> {
         Self { inner, drain: drain.clone(), open: Arc::default(), ends: true, is_cut_off: false }
     }
 
-    /// Returns whether a connection can end now.
+    /// Returns whether the connection can end now, because a shutdown has started and no request is in flight.
     fn is_over(&self) -> bool {
         self.ends && self.drain.draining.is_cancelled() && self.open.requests().is_empty()
     }
 }
 
 impl<T: Transport<RoleServer>> Counted<T> {
-    /// Accepts a message, unless it is a request that arrives too late.
+    /// Accepts a message, unless the message is a request that arrives after the start of the shutdown.
     fn admit(&mut self, message: ClientJsonRpcMessage) -> Option<ClientJsonRpcMessage> {
         match &message {
             ClientJsonRpcMessage::Request(request) => {
@@ -216,7 +219,7 @@ impl<T: Transport<RoleServer>> Counted<T> {
         tokio::spawn(async move { drop(sending.await) });
     }
 
-    /// Answers the requests in flight with an error.
+    /// Sends an error as the response to each request in flight.
     fn cut_off(&mut self) {
         self.is_cut_off = true;
         let requests: Vec<_> = self.open.requests().drain().collect();

@@ -27,13 +27,13 @@ pub enum Error {
     /// The peer did not respond within this time. Check that the peer is an MCP server.
     #[error("the peer did not answer within {0:?}")]
     TimedOut(Duration),
-    /// The server rejected an HTTP request, or its response was not as expected. For the status 401 or 403, change the
+    /// The server rejected an HTTP request, or returned an unexpected response. For the status 401 or 403, change the
     /// headers. For the status 404, use another URL or open a new session.
     #[error("the server answered with status {status}: {reason}")]
     Refused {
         /// The HTTP status of the response.
         status: u16,
-        /// The start of the response's body, which can explain the reason.
+        /// The start of the response body, which can explain the reason.
         reason: String,
     },
     /// The server supports WebSocket, but did not choose the subprotocol for MCP.
@@ -47,7 +47,8 @@ pub enum Error {
         /// The reason why the URL cannot be used.
         reason: &'static str,
     },
-    /// After a reconnect, the server is not the same as before. The text describes the difference.
+    /// After a reconnect, the server differs from the server before the reconnect. The `String` describes the
+    /// difference.
     #[error("the server changed during a reconnect: {0}")]
     Changed(String),
     /// The message could not be serialized as JSON.

@@ -1,11 +1,11 @@
-//! Entry points for fuzzing. Programs must not use them.
+//! Entry points for fuzzing. Programs must not use this module.
 
 use rmcp::{RoleClient, RoleServer};
 
 use crate::inbox::{Inbox, Role, Verdict};
 
-/// Parses bytes as a message, as a server and a client of WebSocket and HTTP+SSE would, with and without the conversion
-/// of tasks.
+/// Parses bytes as a message, in the same way as servers and clients over WebSocket and HTTP+SSE. Parses the bytes
+/// with and without the conversion of tasks.
 pub fn judge(bytes: &[u8]) {
     for revises in [false, true] {
         judge_as::<RoleServer>(bytes, revises);

@@ -1,8 +1,8 @@
 //! Checks of the headers `Host` and `Origin`, before a server does any other work for a request.
 //!
-//! A web page can make the user's browser send requests to any address. These addresses include the user's own machine,
-//! also under a host name of the web page (DNS rebinding). But a web page cannot choose the `Host` and `Origin` headers
-//! of its requests.
+//! A web page can make the user's browser send requests to any address, including addresses on the user's own machine.
+//! With DNS rebinding, the web page can even use its own host name for such an address. But a web page cannot choose
+//! the `Host` and `Origin` headers of its requests.
 
 use std::sync::Arc;
 
@@ -31,8 +31,8 @@ pub fn loopback_origins() -> Vec<String> {
 pub struct Caller(pub Arc<str>);
 
 /// A permission to keep a connection open, which ends when the caller's credentials expire. An authentication
-/// middleware adds the lease to the extensions of a request, and ends the lease with its [`LeaseWatch`]. When the lease
-/// ends, a WebSocket closes with the code 1008. A clone is a handle to the same lease.
+/// middleware adds the lease to the extensions of a request, and ends the lease with its [`LeaseWatch`]. When the
+/// lease ends, a WebSocket closes with the code 1008. A clone is a handle to the same lease.
 ///
 /// ```
 /// use antiphon_transport::guard::Lease;
@@ -89,8 +89,8 @@ impl LeaseWatch {
 /// The HTTP status and the message with which a request is rejected. `axum` converts this type into a response.
 pub type Refused = (StatusCode, &'static str);
 
-/// A check of the headers `Host` and `Origin`. The check prevents web pages of other origins from using a server on the
-/// same machine. The streamable HTTP server also checks both headers.
+/// A check of the headers `Host` and `Origin`. The check prevents web pages of other origins from using a server on
+/// the same machine. The streamable HTTP server also checks both headers.
 ///
 /// ```
 /// use antiphon_transport::guard::{Guard, loopback_hosts};
@@ -108,13 +108,13 @@ pub type Refused = (StatusCode, &'static str);
 pub struct Guard {
     hosts: Arc<[HostPort]>,
     origins: Arc<[Origin]>,
-    /// Whether a request must have a `Host`.
+    /// Whether a request must have a `Host` header.
     named: bool,
     /// Whether web pages of the requested host are allowed.
     own: bool,
 }
 
-/// A host, and a port unless all ports are allowed.
+/// A host, with a port. `None` as the port allows all ports.
 #[derive(Debug, PartialEq, Eq)]
 struct HostPort {
     host: String,
@@ -137,8 +137,8 @@ impl Guard {
     /// Creates a check that accepts these hosts and origins.
     ///
     /// A host is `example.com` or `example.com:8443`. If `hosts` is empty, all hosts are accepted. An origin is
-    /// `https://example.com:443`. Use `:*` for any port, and `*` for all origins. A request without an `Origin` does
-    /// not come from a web page, and is always accepted.
+    /// `https://example.com:443`. Use `:*` for any port, and `*` for all origins. Requests without an `Origin` header
+    /// do not come from web pages, and are always accepted.
     pub fn new(hosts: &[String], origins: &[String]) -> Self {
         Self {
             hosts: hosts.iter().map(|host| HostPort::listed(host)).collect(),
@@ -148,16 +148,16 @@ impl Guard {
         }
     }
 
-    /// Also accepts requests without a `Host` header. Some programs send requests without `Host`, but browsers never
-    /// do. Default: rejected.
+    /// Accepts requests without a `Host` header. Some programs send requests without `Host`, but browsers always send
+    /// `Host`. Default: such requests are rejected.
     #[must_use]
     pub fn with_host_optional(mut self) -> Self {
         self.named = false;
         self
     }
 
-    /// Also accepts requests from web pages whose origin is the same as the requested host. Default: only the given
-    /// origins.
+    /// Accepts requests from web pages whose origin is the requested host. Default: only requests from the given
+    /// origins are accepted.
     #[must_use]
     pub fn with_own_pages(mut self) -> Self {
         self.own = true;
@@ -212,7 +212,7 @@ impl Guard {
 enum Host {
     Named(HostPort),
     None,
-    /// Two `Host` headers, which a proxy and this server could interpret differently, or an invalid one.
+    /// An invalid `Host` header, or two `Host` headers, which a proxy and this server could interpret differently.
     Odd,
 }
 
@@ -232,7 +232,7 @@ impl HostPort {
         Self { host: bare(authority.host()), port: authority.port_u16() }
     }
 
-    /// Parses a host of the configuration, where `::1` can be written without brackets.
+    /// Parses a host in the configuration. In the configuration, `::1` can be written without brackets.
     fn listed(text: &str) -> Self {
         let text = text.trim();
         Authority::try_from(text)
@@ -258,7 +258,7 @@ impl Origin {
         Some(Self::From { scheme, place: HostPort::of(uri.authority()?) })
     }
 
-    /// Parses an origin of the configuration, where the port can be `*`.
+    /// Parses an origin in the configuration. In the configuration, the port can be `*`.
     fn listed(text: &str) -> Option<Self> {
         let text = text.trim();
         if text == "*" {
@@ -353,7 +353,7 @@ mod tests {
         check(&guard, "localhost:8000", Some("http://localhost:8001"), 403);
         check(&guard, "api.example.com", Some("https://evil.example"), 403);
         check(&guard, "api.example.com", Some("null"), 403);
-        // A name that resolves to this server, and a web page with that name.
+        // The host name of a malicious web page, which resolves to this server.
         check(&guard, "evil.example", Some("https://evil.example"), 403);
         check(&Guard::new(&hosts, &[]), "api.example.com", Some("https://api.example.com"), 403);
         check(&Guard::new(&hosts, &["*".into()]), "localhost", Some("https://evil.example"), 200);

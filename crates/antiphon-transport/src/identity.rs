@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, fmt, sync::Arc, time::SystemTime};
 use http::StatusCode;
 use serde_json::{Map, Value};
 
-/// The authenticated caller of a request, with its scopes.
+/// The authenticated caller of a request, with the caller's scopes.
 ///
 /// The authentication layer adds the identity to the extensions of the request. A tool reads the identity with
 /// `Ctx::identity`. A clone is a handle to the same identity.
@@ -42,10 +42,10 @@ impl Identity {
 
     /// Creates an identity from the claims of a token. Returns `None` if the claims name no caller.
     ///
-    /// The principal is `<issuer>#<subject>`. An issuer contains no `#` (RFC 8414), so two issuers, or an issuer and an
-    /// API key or a certificate, never produce the same principal. If the token has no subject, the client acts for
-    /// itself, and the principal is `<issuer>?client_id#<client>`. An issuer contains no `?` either, so no user can
-    /// have this principal.
+    /// The principal is `<issuer>#<subject>`. An issuer contains no `#` (RFC 8414), so tokens of two issuers never
+    /// have the same principal. A token also never has the same principal as an API key or a certificate. If the token
+    /// has no subject, the client acts for itself, and the principal is `<issuer>?client_id#<client>`. An issuer
+    /// contains no `?`, so no user can have this principal.
     pub fn of_token(issuer: &str, claims: Map<String, Value>) -> Option<Self> {
         let text = |name: &str| claims.get(name).and_then(Value::as_str).map(ToOwned::to_owned);
         let client = text("client_id").or_else(|| text("azp"));
@@ -65,8 +65,8 @@ impl Identity {
         })))
     }
 
-    /// Sets the time at which the credentials expire. At that time, the server closes a WebSocket or an event stream
-    /// that was opened with these credentials. Default: never.
+    /// Sets the time at which the credentials expire. At that time, the server closes every WebSocket and every event
+    /// stream that was opened with these credentials. Default: never.
     #[must_use]
     pub fn with_end(mut self, ends: impl Into<Option<SystemTime>>) -> Self {
         Arc::make_mut(&mut self.0).ends = ends.into();
@@ -108,12 +108,12 @@ impl Identity {
         self.0.issuer.as_deref()
     }
 
-    /// Returns the caller's name at the authorization server, if the token contains it.
+    /// Returns the caller's name at the authorization server, if the token contains this name.
     pub fn subject(&self) -> Option<&str> {
         self.0.subject.as_deref()
     }
 
-    /// Returns the ID of the caller's client at the authorization server, if the token contains it.
+    /// Returns the ID of the caller's client at the authorization server, if the token contains this ID.
     pub fn client(&self) -> Option<&str> {
         self.0.client.as_deref()
     }
@@ -150,7 +150,8 @@ impl fmt::Debug for Identity {
     }
 }
 
-/// Reads the scopes of a token: `scope` (RFC 9068, RFC 7662) and `scp`, each as words or as a list.
+/// Reads the scopes of a token from the claims `scope` (RFC 9068, RFC 7662) and `scp`. Each claim can be a text with
+/// several words, or a list.
 fn granted(claims: &Map<String, Value>) -> BTreeSet<String> {
     let mut scopes = BTreeSet::new();
     for claim in ["scope", "scp"].iter().filter_map(|name| claims.get(*name)) {
@@ -163,9 +164,9 @@ fn granted(claims: &Map<String, Value>) -> BTreeSet<String> {
     scopes
 }
 
-/// Returns why a scope is invalid, or `None` if the scope is valid.
+/// Returns the reason why a scope is invalid, or `None` if the scope is valid.
 pub fn scope_problem(scope: &str) -> Option<String> {
-    // RFC 6749, section 3.3.
+    // The characters that RFC 6749, section 3.3, allows in a scope.
     let is_token = |byte: u8| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e);
     if scope.is_empty() || !scope.bytes().all(is_token) {
         return Some(format!(
@@ -183,9 +184,9 @@ pub fn scope_problem(scope: &str) -> Option<String> {
 pub enum Refusal {
     /// The request has no credentials. The HTTP status is 401.
     Missing,
-    /// The credentials cannot be parsed. The text is the reason. The HTTP status is 400.
+    /// The credentials cannot be parsed. The `str` is the reason. The HTTP status is 400.
     Malformed(&'static str),
-    /// The credentials are not valid. The text is the reason. The HTTP status is 401, and the OAuth error is
+    /// The credentials are not valid. The `str` is the reason. The HTTP status is 401, and the OAuth error is
     /// `invalid_token`.
     Invalid(&'static str),
     /// The caller lacks a scope. The list contains all scopes that the request needs. The HTTP status is 403, and the

@@ -1,6 +1,6 @@
-//! Parses messages, and decides what to do with invalid ones.
+//! Parses messages, and selects the reaction to invalid messages.
 //!
-//! Both transports and both sides use this module, so that they behave alike.
+//! The servers and clients of both transports use this module, so that they all behave in the same way.
 
 use std::{
     collections::HashSet,
@@ -17,17 +17,17 @@ use serde::{Deserialize, de::IgnoredAny};
 use crate::weight::{MemoryBudget, Share, Weight};
 use crate::{Error, Result, legacy_tasks};
 
-/// The JSON-RPC code of an error that a transport creates itself, instead of the peer. JSON-RPC reserves this code for
+/// The JSON-RPC code of an error that the transport creates, and not the peer. JSON-RPC reserves this code for
 /// implementations.
 pub const TRANSPORT_ERROR: i32 = -32000;
 
 /// The parts of message handling that differ between a server and a client.
 pub(crate) trait Role: ServiceRole {
-    /// Converts incoming and outgoing messages. See [`legacy_tasks`].
+    /// The functions that convert incoming and outgoing messages. See [`legacy_tasks`].
     const INCOMING: fn(&[u8]) -> Option<Vec<u8>>;
     const OUTGOING: fn(&[u8]) -> Option<Vec<u8>>;
 
-    /// Returns the request that a notification cancels.
+    /// Returns the ID of the request that a notification cancels.
     fn cancelled(notification: &mut Self::PeerNot) -> Option<&mut RequestId>;
 }
 
@@ -68,7 +68,7 @@ pub(crate) enum Verdict<R: ServiceRole> {
     Ignore,
 }
 
-/// An error of the transport for the peer.
+/// An error that the transport sends to the peer.
 #[derive(Clone, Debug)]
 pub(crate) struct Refusal {
     pub(crate) id: Option<RequestId>,
@@ -88,8 +88,8 @@ impl Refusal {
 
 /// The requests of the peer that have no response yet.
 ///
-/// The SDK spawns a task for each request and for each response, so a queue in the transport does not limit them.
-/// This type does.
+/// The SDK spawns a task for each request and for each response, so a queue in the transport does not limit the number
+/// of open requests. This type limits this number.
 #[derive(Clone, Debug)]
 pub(crate) struct Inbox {
     open: Arc<Mutex<Open>>,
@@ -104,7 +104,7 @@ impl Inbox {
         Self { open: Arc::default(), limit, revises }
     }
 
-    /// Parses a message and decides what to do with it.
+    /// Parses a message, and returns the decision about this message.
     pub(crate) fn judge<R: Role>(&self, bytes: &[u8]) -> Verdict<R> {
         let revised = if self.revises { (R::INCOMING)(bytes) } else { None };
         let bytes = revised.as_deref().unwrap_or(bytes);
@@ -117,7 +117,7 @@ impl Inbox {
                 let mut open = self.open();
                 let alias = open.alias(&request.id);
                 if open.ids.contains(&alias) {
-                    // A response to it would end the request that is in progress.
+                    // No error is sent, because a response with this ID would end the request that is in progress.
                     tracing::debug!(id = %request.id, "a request was dropped: a request with the same ID is in progress");
                     return Verdict::Ignore;
                 }
@@ -153,7 +153,7 @@ impl Inbox {
     }
 }
 
-/// The memory for the messages of a server's clients.
+/// The memory limits for messages from the clients of a server.
 #[cfg(feature = "__server")]
 #[derive(Clone, Debug)]
 pub(crate) struct Room {
@@ -166,7 +166,8 @@ pub(crate) struct Room {
 /// Servers limit the memory for untrusted messages.
 #[cfg(feature = "__server")]
 impl Inbox {
-    /// Parses a message if there is memory for it. A delivered message holds its share until the share is dropped.
+    /// Parses a message if enough memory is available. A delivered message uses its share of the memory until the
+    /// share is dropped.
     pub(crate) fn judge_within(
         &self,
         bytes: &[u8],
@@ -187,7 +188,7 @@ impl Inbox {
     }
 }
 
-/// Decides about a message that is not parsed because of `error`.
+/// Returns the decision about a message that is not parsed because of `error`.
 #[cfg(feature = "__server")]
 fn unread<R: Role>(bytes: &[u8], error: ErrorData) -> Verdict<R> {
     match serde_json::from_slice::<Shape>(bytes) {
@@ -196,18 +197,19 @@ fn unread<R: Role>(bytes: &[u8], error: ErrorData) -> Verdict<R> {
     }
 }
 
-/// Clients can open another connection after a lost one.
+/// Clients can open a new connection after a lost connection.
 #[cfg(feature = "__client")]
 impl Inbox {
-    /// Starts the next connection. Returns the open requests, and renames the following ones. A new session can reuse
-    /// the IDs of its questions. An answer to an old question must not become the answer to a new one.
+    /// Starts the next connection. Returns the open requests of the old connection, and renames later requests. The
+    /// renaming is necessary because a new session can reuse IDs. A late answer to an old question must not become the
+    /// answer to a new question.
     pub(crate) fn renew(&self, number: u64) -> Vec<RequestId> {
         let mut open = self.open();
         open.prefix = Some(format!("{number}~"));
         open.ids.drain().collect()
     }
 
-    /// Returns the peer's ID of an open request.
+    /// Returns the ID that the peer gave to an open request.
     pub(crate) fn original(&self, alias: &RequestId) -> Option<RequestId> {
         let open = self.open();
         if !open.ids.contains(alias) {
@@ -224,7 +226,7 @@ impl Inbox {
 #[derive(Debug, Default)]
 struct Open {
     ids: HashSet<RequestId>,
-    /// The prefix for the IDs of this connection, unless it is the first.
+    /// The prefix for the IDs of this connection. `None` for the first connection.
     prefix: Option<String>,
 }
 
@@ -240,7 +242,7 @@ impl Open {
     }
 }
 
-/// Returns the request that a message answers.
+/// Returns the ID of the request to which a message responds.
 pub(crate) fn answered<R: ServiceRole>(message: &TxJsonRpcMessage<R>) -> Option<&RequestId> {
     match message {
         JsonRpcMessage::Response(response) => Some(&response.id),
@@ -308,7 +310,7 @@ fn misread<R: Role>(bytes: &[u8], error: &serde_json::Error) -> Verdict<R> {
 }
 
 impl Shape {
-    /// Decides about a message that is not delivered because of `error`.
+    /// Returns the decision about a message that is not delivered because of `error`.
     fn verdict<R: Role>(self, error: ErrorData) -> Verdict<R> {
         let unusable = matches!(self.id, Some(Id::Unusable(_)));
         let id = match self.id {

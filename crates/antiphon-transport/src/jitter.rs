@@ -15,7 +15,7 @@ pub fn around(interval: Duration) -> Duration {
     between(interval * 3 / 4, interval * 5 / 4)
 }
 
-/// Returns how long a client waits before it opens a broken stream again: a random duration from 1 to 5 seconds.
+/// Returns the time that a client waits before it opens a broken stream again: a random duration from 1 to 5 seconds.
 pub fn reconnect() -> Duration {
     between(Duration::from_secs(1), Duration::from_secs(5))
 }

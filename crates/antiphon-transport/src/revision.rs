@@ -1,11 +1,11 @@
 //! The protocol revisions (versions) of MCP, which are named by their dates.
 //!
 //! All crates of the workspace take the dates from this module. To support a new protocol revision, add its date to
-//! [`VERSIONS`], and return it from [`Revision::version`] and `Revision::protocol_version`. The SDK must also have it.
-//! Leave [`ROUNDS`] unchanged: it is the first revision with rounds, and other modules compare with it.
-//! If a server asks questions in a new way, also add a variant to [`Revision`]. The compiler then reports each `match`
-//! that lacks the variant. It does not report comparisons, so also search for comparisons with `Revision`, such as
-//! `== Revision::Rounds`.
+//! [`VERSIONS`], and return it from [`Revision::version`] and `Revision::protocol_version`. The SDK must also support
+//! the new revision. Do not change [`ROUNDS`]: this constant is the first revision with rounds, and other modules
+//! compare revisions with it. If a server asks questions in a new way, also add a variant to [`Revision`]. The
+//! compiler then reports each `match` that lacks the variant. The compiler does not report comparisons, so also search
+//! for comparisons such as `== Revision::Rounds`.
 
 #[cfg(feature = "__sdk")]
 use rmcp::model::ProtocolVersion;
@@ -16,8 +16,8 @@ pub const VERSIONS: [&str; 5] = ["2024-11-05", "2025-03-26", "2025-06-18", SESSI
 /// The last protocol revision with sessions, and the first protocol revision with tasks.
 pub const SESSION: &str = "2025-11-25";
 
-/// The first protocol revision without sessions. A server asks the client in rounds: the server returns a question, and
-/// the client calls again with the answer.
+/// The first protocol revision without sessions. A server asks the client in rounds: the server returns a question,
+/// and the client calls again with the answer.
 pub const ROUNDS: &str = "2026-07-28";
 
 /// The way in which a server asks a client questions, which depends on the protocol revision.
@@ -30,8 +30,8 @@ pub enum Revision {
 }
 
 impl Revision {
-    /// Returns how a server asks questions in the protocol revision `version`. A request without a version belongs to a
-    /// session.
+    /// Returns how a server asks questions in the protocol revision `version`. A request without a version belongs to
+    /// a session.
     pub fn of(version: Option<&str>) -> Self {
         match version {
             Some(version) if version >= ROUNDS => Self::Rounds,
@@ -97,7 +97,7 @@ mod tests {
         }
     }
 
-    /// A server lists the versions of the SDK as its own.
+    /// A server lists the versions of the SDK as the versions that it supports.
     #[cfg(feature = "__sdk")]
     #[test]
     fn versions_are_those_of_the_sdk() {

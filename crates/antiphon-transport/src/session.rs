@@ -13,20 +13,21 @@ use rmcp::model::LoggingLevel;
 
 /// The part of a shared MCP 2025-11-25 session that is on one replica.
 pub trait SharedSession: Send + Sync + fmt::Debug {
-    /// Returns the settings of the session, as this replica has them.
+    /// Returns the settings of the session on this replica.
     fn settings(&self) -> &Arc<Settings>;
 
     /// Changes a setting of the session on all replicas.
     fn set<'a>(&'a self, setting: &'a Setting) -> Set<'a>;
 
-    /// Returns the name of the session, which is the same on all replicas. It does not grant access to the session.
+    /// Returns the name of the session, which is the same on all replicas. The name does not grant access to the
+    /// session.
     fn name(&self) -> &str;
 
-    /// Reads the groups of tools that are enabled in the session. A change that another replica has acknowledged is
-    /// part of the result.
+    /// Reads the groups of tools that are enabled in the session. The result includes every change that another
+    /// replica has acknowledged.
     fn groups(&self) -> Groups<'_>;
 
-    /// Returns whether this replica is the one that notifies the client of changes.
+    /// Returns whether this replica is the replica that notifies the client of changes.
     fn tells_of_changes(&self) -> bool;
 }
 
@@ -57,7 +58,8 @@ pub enum Setting {
     Subscribed {
         /// The URI of the resource.
         uri: String,
-        /// Whether the client can see the resource. If it cannot, it receives no updates.
+        /// Whether the client can see the resource. If the resource is hidden from the client, the client receives no
+        /// updates.
         is_visible: bool,
     },
     /// The client unsubscribes from changes of the resource with this URI.
@@ -74,7 +76,7 @@ pub enum Setting {
 /// user has completed one of these elicitations.
 pub type Elicitations = VecDeque<String>;
 
-/// The maximum number of stored elicitation IDs per session. The oldest is dropped.
+/// The maximum number of stored elicitation IDs per session. If there are more, the oldest ID is removed.
 const MAX_ELICITATIONS: usize = 64;
 
 /// The minimum level of log messages for a client that has not set a level.
@@ -89,12 +91,13 @@ pub fn add_elicitation(elicitations: &mut Elicitations, id: &str) {
     elicitations.push_back(id.to_owned());
 }
 
-/// The URIs of the resources that a client has subscribed to, and whether the client could see the resource at that time.
-/// A subscription to a hidden resource counts, as one to an unknown URI does, and receives no updates.
+/// The URIs of the resources that a client has subscribed to, and whether the client could see the resource at that
+/// time. A subscription to a hidden resource is stored, like a subscription to an unknown URI, but the client receives
+/// no updates for this resource.
 pub type Subscriptions = BTreeMap<String, bool>;
 
-/// The settings that an MCP 2025-11-25 client has chosen for its session, the URL elicitations that the session has
-/// received, and the groups of tools that tools have enabled in it.
+/// The settings that an MCP 2025-11-25 client has chosen for its session. Also contains the URL elicitations that the
+/// session has received, and the groups of tools that tools have enabled in the session.
 #[derive(Debug)]
 pub struct Settings {
     level: Mutex<LoggingLevel>,
@@ -131,8 +134,8 @@ impl Settings {
         }
     }
 
-    /// Replaces the settings with those that another replica has stored. The groups of tools stay as they are, because
-    /// a shared session reads them with [`SharedSession::groups`].
+    /// Replaces the settings with the settings that another replica has stored. The groups of tools do not change,
+    /// because a shared session reads the groups with [`SharedSession::groups`].
     pub fn replace(
         &self,
         level: Option<LoggingLevel>,

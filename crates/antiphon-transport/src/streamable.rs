@@ -19,8 +19,8 @@ pub static SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 /// `MCP-Protocol-Version`: the protocol revision of a request.
 pub static VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 
-/// A mark on requests over streamable HTTP, which do not have to belong to a session. The endpoint adds the mark to the
-/// extensions of the HTTP request.
+/// A mark on requests over streamable HTTP, which do not have to belong to a session. The endpoint adds the mark to
+/// the extensions of the HTTP request.
 ///
 /// Messages over WebSocket and HTTP+SSE also contain an HTTP request, but not this mark, because they always belong to
 /// a session.
@@ -29,11 +29,11 @@ pub static VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version")
 pub struct Streamable {
     /// A slot in which the handler reports that it has rejected the request because of a limit.
     pub shed: RejectionSlot,
-    /// The memory that the request uses of a memory budget, if the endpoint has a budget.
+    /// The request's share of the memory budget, if the endpoint has a budget.
     pub room: Option<Room>,
 }
 
-/// The memory that a request uses of a [`MemoryBudget`](crate::weight::MemoryBudget). Dropping the last clone returns
+/// The share of a [`MemoryBudget`](crate::weight::MemoryBudget) that a request uses. Dropping the last clone returns
 /// the memory to the budget.
 #[cfg(feature = "server")]
 #[derive(Clone, Debug)]
@@ -41,7 +41,7 @@ pub struct Room(Arc<Mutex<(Share, Weight)>>);
 
 #[cfg(feature = "server")]
 impl Room {
-    /// Holds `share` for a message that has the weight `weight`.
+    /// Creates a value that keeps `share` for a message with the weight `weight`.
     pub fn new(share: Share, weight: Weight) -> Self {
         Self(Arc::new(Mutex::new((share, weight))))
     }
@@ -54,16 +54,16 @@ impl Room {
     }
 }
 
-/// A slot in which a handler reports that it has rejected a request because of a limit. The endpoint then sets the HTTP
-/// status of the response.
+/// A slot in which a handler reports that it has rejected a request because of a limit. The endpoint then sets the
+/// HTTP status of the response.
 #[cfg(feature = "server")]
 #[derive(Clone, Debug, Default)]
 pub struct RejectionSlot(Arc<OnceLock<(bool, u64)>>);
 
 #[cfg(feature = "server")]
 impl RejectionSlot {
-    /// Reports that the request was rejected. `own` is whether a limit of this caller was reached. `retry_after` is the
-    /// number of seconds after which the client can retry.
+    /// Reports that the request was rejected. `own` states whether the limit applies only to this caller.
+    /// `retry_after` is the number of seconds after which the client can retry.
     pub fn set(&self, own: bool, retry_after: u64) {
         let _ = self.0.set((own, retry_after));
     }

@@ -1,4 +1,4 @@
-//! Text from outside for models and forms: limited in length, on one line, and without invisible characters.
+//! Prepares external text for models and forms: limits the length, and removes line breaks and invisible characters.
 //!
 //! Internal: for the crates of this workspace.
 
@@ -15,7 +15,7 @@ pub fn clean(text: &str, limit: usize) -> (String, bool) {
             clean.push(CUT);
             return (clean, true);
         }
-        // For a model, several spaces have the same meaning as one.
+        // For a model, several spaces have the same meaning as one space.
         if character != ' ' || !space {
             clean.push(character);
         }
@@ -24,8 +24,8 @@ pub fn clean(text: &str, limit: usize) -> (String, bool) {
     (clean, false)
 }
 
-/// Maps line breaks to spaces, and removes invisible characters. These are control characters, marks that change the
-/// writing direction, joiners, and tag characters, which can hide text from people.
+/// Maps line breaks to spaces, and removes invisible characters, which can hide text from users. Invisible characters
+/// are control characters, marks that change the writing direction, joiners, and tag characters.
 fn visible(character: char) -> Option<char> {
     match character {
         '\n' | '\r' | '\t' | '\u{2028}' | '\u{2029}' | '\u{85}' => Some(' '),

@@ -13,8 +13,8 @@ pub const TRACEPARENT: &str = "traceparent";
 /// The `_meta` key for additional data of tracing systems.
 pub const TRACESTATE: &str = "tracestate";
 
-/// The maximum length of a forwarded `tracestate`, in bytes. The specification requires at least this. A longer one
-/// is dropped, and the trace is kept.
+/// The maximum length of a forwarded `tracestate`, in bytes. The specification requires at least this length. A longer
+/// `tracestate` is removed, and the trace continues without it.
 const LONGEST_STATE: usize = 512;
 
 /// Reads the span context from a message's `_meta`. Returns `None` if the span context is missing or malformed.
@@ -39,7 +39,7 @@ pub fn write(context: &SpanContext, meta: &mut Map<String, Value>) {
 pub fn parse(parent: &str, state: Option<&str>) -> Option<SpanContext> {
     let mut parts = parent.split('-');
     let (version, trace, span, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
-    // A later version can have more fields, but this version cannot.
+    // A later version of the format can have more fields, but version `00` cannot.
     let whole = version != "00" || parts.next().is_none();
     let hex = |text: &str, length: usize| {
         text.len() == length && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
@@ -59,8 +59,8 @@ pub fn parse(parent: &str, state: Option<&str>) -> Option<SpanContext> {
     context.is_valid().then_some(context)
 }
 
-/// Formats a span context as one line of text: `traceparent`, a space, and `tracestate`. Use this function to store the
-/// context.
+/// Formats a span context as one line of text: `traceparent`, a space, and `tracestate`. Use this function to store
+/// the context.
 pub fn to_line(context: &SpanContext) -> Option<String> {
     let parent = context.is_valid().then(|| traceparent(context))?;
     Some(match tracestate(context) {

@@ -1,9 +1,9 @@
-//! Estimates how much memory a JSON message needs when it is parsed, before it is parsed.
+//! Estimates how much memory the parsing of a JSON message needs, before the message is parsed.
 //!
 //! A JSON value of two bytes (`0,`) can take several hundred bytes of memory after parsing. The SDK also buffers the
-//! parsed values of a message several times. So a limit on the length of a message is not enough. [`Weight`] counts the
-//! JSON values while the bytes of a message arrive. [`MemoryBudget`] limits the memory of all messages of a process
-//! together.
+//! parsed values of a message several times. So a limit on the length of a message is not enough. [`Weight`] counts
+//! the JSON values while the bytes of a message arrive. [`MemoryBudget`] limits the memory of all messages of a
+//! process together.
 //!
 //! ```
 //! use antiphon_transport::weight::{MemoryBudget, Weight};
@@ -42,20 +42,20 @@ const DEFAULT_BUDGET: usize = 64 * MIB;
 /// The maximum size of a share that can use the reserve, in bytes.
 const SMALL: usize = 64 * KIB;
 
-/// The copies of each byte: when it is received, buffered, buffered by the SDK, and stored as a string.
+/// The number of copies of each byte: as received, in a buffer, in a buffer of the SDK, and in a string.
 const PER_BYTE: usize = 4;
 /// The memory of a value in each buffer of the SDK and in the arguments of a tool, in bytes.
 const PER_VALUE: usize = 480;
 /// The memory of an object member in addition to its value: the name, and its entry in a map.
 const PER_MEMBER: usize = 1024;
-/// The memory after parsing: per byte as a string, and per value or member.
+/// The memory after parsing: for each byte of a string, and for each value or member.
 const KEPT_PER_BYTE: usize = 2;
 const KEPT_PER_VALUE: usize = 128;
 
-/// The numbers of bytes, values and object members in a JSON text, as far as the text has arrived.
+/// The numbers of bytes, values and object members in the received part of a JSON text.
 ///
-/// Counting does not check that the text is valid JSON. Invalid JSON needs no more memory, because a parser stops at
-/// the first error.
+/// The count does not check that the text is valid JSON. Invalid JSON does not need more memory than counted, because
+/// a parser stops at the first error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Weight {
     bytes: usize,
@@ -110,12 +110,12 @@ impl Weight {
         self.bytes
     }
 
-    /// Returns how much memory parsing the text can take at most, in bytes. The number is an estimate.
+    /// Returns the maximum memory for parsing the text, in bytes. The number is an estimate.
     pub fn parsed(&self) -> usize {
         self.bytes * PER_BYTE + self.values * PER_VALUE + self.members * PER_MEMBER
     }
 
-    /// Returns how much memory the message takes after parsing, in bytes. The number is an estimate.
+    /// Returns the memory that the message uses after parsing, in bytes. The number is an estimate.
     pub fn kept(&self) -> usize {
         self.bytes * KEPT_PER_BYTE + (self.values + self.members) * KEPT_PER_VALUE
     }
@@ -132,7 +132,7 @@ impl Weight {
     }
 }
 
-/// The error for a message that has so many JSON values that parsing it would take too much memory.
+/// The error for a message with too many JSON values: parsing the message would need too much memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the message is too large: its {values} JSON values need about {needed} bytes of memory, more than the {limit} allowed; send fewer values, or raise `max_parsed_bytes` on the server"
@@ -159,7 +159,7 @@ struct Shape<'a> {
 pub enum Kind {
     /// A request, or a message whose kind cannot be determined. The peer expects a response.
     Request,
-    /// A response of the peer, for which this side waits.
+    /// A response of the peer. A request of this side waits for the response.
     Response,
     /// A notification, which needs no response.
     Notification,
@@ -192,7 +192,7 @@ fn is_id(id: &str) -> bool {
 /// processed. A clone is a handle to the same budget.
 ///
 /// By default, all endpoints of a process share one budget of 64 MiB. A quarter of a budget is reserved for messages
-/// that need up to 64 KiB, so that large messages do not block small ones.
+/// that need up to 64 KiB, so that large messages do not block small messages.
 #[derive(Clone)]
 pub struct MemoryBudget {
     common: Arc<Semaphore>,
@@ -210,16 +210,16 @@ impl MemoryBudget {
         }
     }
 
-    /// Takes `bytes` bytes from the budget until the returned share is dropped. Returns `None` if the budget has not
-    /// enough memory left.
+    /// Takes `bytes` bytes from the budget until the returned share is dropped. Returns `None` if the budget does not
+    /// have enough memory left.
     pub fn take(&self, bytes: usize) -> Option<Share> {
         let mut share = Share { budget: self.clone(), permit: None, is_reserved: false };
         share.grow(bytes).then_some(share)
     }
 
-    /// Takes `bytes` as soon as enough is left. Returns `None` after `limit`.
+    /// Takes `bytes` bytes as soon as the budget has enough memory left. Returns `None` after the time `limit`.
     ///
-    /// It polls and does not queue, so that a large request does not block small ones.
+    /// This method polls the budget and does not queue, so that a large request does not block small requests.
     #[cfg(feature = "__server")]
     pub(crate) async fn take_within(&self, bytes: usize, limit: std::time::Duration) -> Option<Share> {
         const PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
@@ -257,8 +257,8 @@ pub struct Share {
 }
 
 impl Share {
-    /// Increases the share to at least `bytes` bytes. If the budget has not enough left, returns `false` and changes
-    /// nothing.
+    /// Increases the share to at least `bytes` bytes. If the budget does not have enough memory left, returns `false`
+    /// and changes nothing.
     pub fn grow(&mut self, bytes: usize) -> bool {
         let (has, wants) = (self.permits(), permits(bytes));
         if wants <= has {
@@ -268,7 +268,8 @@ impl Share {
             Arc::clone(from).try_acquire_many_owned(u32::try_from(count).unwrap_or(u32::MAX)).ok()
         };
         if self.is_reserved || self.permit.is_none() {
-            // Move the share out of the reserve as soon as possible. A share above `SMALL` must not use it.
+            // Move the share out of the reserve as soon as possible. A share of more than `SMALL` bytes must not use
+            // the reserve.
             if let Some(all) = take(&self.budget.common, wants) {
                 (self.permit, self.is_reserved) = (Some(all), false);
                 return true;

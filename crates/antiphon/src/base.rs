@@ -37,8 +37,8 @@ pub(crate) fn sha256(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 
-/// Returns the first 16 bytes of a SHA-256 digest of texts, in hexadecimal. The lengths of the texts are part of the
-/// digest, so the same characters divided differently have another digest.
+/// Returns the first 16 bytes of a SHA-256 digest of several texts, in hexadecimal. The digest also covers the lengths
+/// of the texts. So the digest changes if the same characters are divided into other texts.
 pub(crate) fn digest(parts: &[&str]) -> String {
     let mut hash = Sha256::new();
     for part in parts {
@@ -55,8 +55,8 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Returns the approximate size of a value as JSON, in bytes. The exact size is a little larger, because of escaped
-/// characters.
+/// Returns the approximate size of a value as JSON, in bytes. Because of escaped characters, the exact size can be a
+/// little larger.
 pub(crate) fn json_bytes(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) => 4,
@@ -74,14 +74,15 @@ pub(crate) fn serialized_bytes(value: &impl Serialize) -> usize {
     serde_json::to_vec(value).map_or(0, |json| json.len())
 }
 
-/// Locks the mutex, also after another holder has panicked.
+/// Locks the mutex, even if another thread has panicked while it held the lock.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Formats milliseconds since 1970 as an ISO 8601 timestamp.
 pub(crate) fn timestamp(millis: u64) -> String {
-    // Days since 0000-03-01. In such a calendar, a leap day is the last day of its year.
+    // The number of days since 0000-03-01. In a calendar that begins on March 1, a leap day is the last day of the
+    // year.
     let (days, rest) = (millis / 86_400_000 + 719_468, millis % 86_400_000);
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;

@@ -10,13 +10,13 @@ use crate::url_elicitation::MAX_ELICITATION_ID;
 
 /// A handle that notifies clients of changed lists and resources.
 ///
-/// A client with an MCP 2025-11-25 session receives the notification in its session. An MCP 2026-07-28 client receives
-/// the notification over the subscription that it keeps open.
+/// An MCP 2025-11-25 client receives the notification in its session. An MCP 2026-07-28 client receives the
+/// notification over its open subscription.
 ///
-/// With a [backend](crate::ServerBuilder::with_backend), the clients of all replicas are notified. If the same change
-/// is announced several times within 20 ms, the clients receive one notification.
+/// If the server has a [backend](crate::ServerBuilder::with_backend), the clients of all replicas are notified. If the
+/// same change is announced several times within 20 ms, the clients receive only one notification.
 ///
-/// The handle is cheap to clone and can be used from any thread.
+/// The handle is cheap to clone. You can use it from any thread.
 #[derive(Clone, Debug)]
 pub struct Changes {
     sender: broadcast::Sender<ChangeNotice>,
@@ -26,23 +26,24 @@ pub struct Changes {
 
 /// The connection of this replica to the other replicas.
 pub(crate) trait Announce: Send + Sync + fmt::Debug {
-    /// Announces a change to all replicas, this one included.
+    /// Announces a change to all replicas, including this replica.
     fn announce(self: Arc<Self>, change: Change);
 
-    /// Starts to receive changes from the other replicas and to delete expired records. Does nothing if already
-    /// started.
+    /// Starts to receive changes from the other replicas, and to delete expired records. If this has already started,
+    /// does nothing.
     fn begin(self: Arc<Self>);
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) enum Change {
     Tools,
-    /// The list of tools has changed for one session or one principal. This is its name.
+    /// The list of tools has changed for one session or one principal. The value is the name of the session or
+    /// principal.
     ToolsOf(String),
     Prompts,
     Resources,
     Resource(String),
-    /// The user has completed the web page of this elicitation. Only the sessions that sent the user there are
+    /// The user has finished on the web page of this elicitation. Only the sessions that received the elicitation are
     /// notified.
     ElicitationComplete(String),
     /// An unknown change: events may have been lost, so any list or resource may have changed.
@@ -53,12 +54,13 @@ pub(crate) enum Change {
 #[derive(Clone, Debug)]
 pub(crate) struct ChangeNotice {
     pub(crate) change: Change,
-    /// The ID of the announcement, so that a client that several replicas notify receives it once.
+    /// The ID of the announcement. A client can receive the same announcement from several replicas. With the ID, the
+    /// client receives only one notification.
     pub(crate) id: Option<ChangeId>,
 }
 
-/// The number of changes that the channel buffers. A client that is slower than this misses the oldest ones, and gets
-/// [`Change::Any`] instead.
+/// The number of changes that the channel buffers. If a client falls further behind, it misses the oldest changes and
+/// receives [`Change::Any`] instead.
 const BACKLOG: usize = 256;
 
 impl Default for Changes {
@@ -98,10 +100,11 @@ impl Changes {
         self.send(Change::Resource(uri.into()));
     }
 
-    /// Notifies the sessions of the elicitation `id` that the user has completed its web page.
+    /// Notifies the sessions that received the elicitation `id`. The user has finished on the web page of this
+    /// elicitation.
     pub(crate) fn elicitation_complete(&self, id: impl Into<String>) {
         let id = id.into();
-        // No session stores a longer ID.
+        // Sessions do not store longer IDs.
         if id.len() <= MAX_ELICITATION_ID {
             self.send(Change::ElicitationComplete(id));
         }
@@ -117,7 +120,7 @@ impl Changes {
     fn send(&self, change: Change) {
         match &self.others {
             Some(others) => Arc::clone(others).announce(change),
-            // An error means that no client listens, which is normal.
+            // An error means that no client listens, which is a normal case.
             None => drop(self.sender.send(ChangeNotice { change, id: None })),
         }
     }

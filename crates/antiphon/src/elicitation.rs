@@ -1,7 +1,7 @@
-//! Types for questions to users: forms, web pages, and the corresponding MCP messages.
+//! Types for questions to users: forms, web pages, and their MCP messages.
 //!
-//! [`Ctx::elicit`](crate::Ctx::elicit) and [`Ctx::elicit_url`](crate::Ctx::elicit_url) return or take the types of this
-//! module.
+//! [`Ctx::elicit`](crate::Ctx::elicit), [`Ctx::elicit_url`](crate::Ctx::elicit_url) and similar methods take or return
+//! these types.
 
 #[cfg(feature = "http")]
 pub use crate::asking::page::AskPage;

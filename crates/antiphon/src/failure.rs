@@ -1,4 +1,4 @@
-//! Errors in a journal: the recorded form of an [`Error`], and the error that is read from it.
+//! Errors in a journal. This module converts an [`Error`] into its recorded form and back.
 
 use std::time::Duration;
 
@@ -11,18 +11,19 @@ use crate::{
     url_elicitation::UrlElicitation,
 };
 
-/// The code that marks [`ErrorKind::Model`] in a journal. JSON-RPC codes are larger than this.
+/// The code that marks [`ErrorKind::Model`] in a journal. All JSON-RPC codes are larger than this code.
 const NO_MODEL: i32 = i32::MIN;
-/// The code that marks [`ErrorKind::Indeterminate`].
+/// The code that marks [`ErrorKind::Indeterminate`] in a journal.
 const INDETERMINATE: i32 = i32::MIN + 1;
-/// The code that marks [`ErrorKind::Cancelled`].
+/// The code that marks [`ErrorKind::Cancelled`] in a journal.
 const CANCELLED: i32 = i32::MIN + 2;
-/// The code that marks [`ErrorKind::Unanswered`].
+/// The code that marks [`ErrorKind::Unanswered`] in a journal.
 const UNANSWERED: i32 = i32::MIN + 3;
 
-/// The error kinds without a code, as the journal stores them in [`Failure::kind`].
+/// The error kinds that have no code. The journal stores them in [`Failure::kind`].
 ///
-/// A version of Antiphon that cannot read the field reads the failure as [`ErrorKind::Tool`] with the same text.
+/// An older version of Antiphon that does not support this field reads the failure as [`ErrorKind::Tool`] with the
+/// same text.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum RecordedKind {
@@ -59,7 +60,8 @@ impl RecordedKind {
                 Self::Timeout { millis: u64::try_from(limit.as_millis()).unwrap_or(u64::MAX) }
             }
             ErrorKind::Protocol { code, data, .. } => Self::Protocol { code: *code, data: data.clone() },
-            // These kinds have a code or consist of their text. `Drift` is not the error of a step: it ends the run.
+            // These kinds have a code, or they consist only of their text. `Drift` is never the error of a step,
+            // because drift ends the run.
             ErrorKind::Tool(_)
             | ErrorKind::Drift(_)
             | ErrorKind::Client { .. }
@@ -70,7 +72,7 @@ impl RecordedKind {
         })
     }
 
-    /// Returns the kind. The kinds that consist of a text get `message`.
+    /// Returns the error kind. `message` is the text for the kinds that contain a text.
     fn restore(self, message: &str) -> Option<ErrorKind> {
         let message = message.to_owned();
         Some(match self {
@@ -91,7 +93,8 @@ impl RecordedKind {
 }
 
 impl Error {
-    /// Returns the recorded form of this error: its text with all causes, its kind, and whether it is terminal.
+    /// Returns the recorded form of this error. It contains the text with all causes, the kind, and whether the error
+    /// is terminal.
     pub(crate) fn to_failure(&self) -> Failure {
         let (message, code) = match self.kind() {
             ErrorKind::Client { code, message } => (message.clone(), Some(*code)),
@@ -105,8 +108,8 @@ impl Error {
         Failure { message, code, terminal: self.is_terminal(), kind }
     }
 
-    /// Returns the error of a recorded failure. If the kind is unknown to this version, the error has the kind
-    /// [`ErrorKind::Tool`] with the same text.
+    /// Returns the error for a recorded failure. If this version does not support the recorded kind, the error has the
+    /// kind [`ErrorKind::Tool`] and the same text.
     pub(crate) fn from_failure(failure: Failure) -> Self {
         let Failure { message, code, terminal, kind } = failure;
         let recorded = kind.and_then(|kind| serde_json::from_value::<RecordedKind>(kind).ok());

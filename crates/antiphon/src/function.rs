@@ -1,4 +1,4 @@
-//! Functions of tools, prompts and resources: async functions that take a context, state and arguments.
+//! The functions of tools, prompts and resources: async functions that take a context, states and arguments.
 
 use std::{
     any::{TypeId, type_name},
@@ -21,8 +21,8 @@ use crate::{
 /// These functions already implement the trait `Function`:
 ///
 /// - `async fn(&Ctx, Arguments) -> Result<Out, E>`,
-/// - an `async fn` that also takes one to three [`State`]s between the context and the arguments,
-/// - a method, or a closure with a captured value: see [`bind`].
+/// - an `async fn` with one to three [`State`] parameters between the context and the arguments,
+/// - a method, or a closure that needs a value, with [`bind`].
 ///
 /// `E` is any error that `?` converts into an [`Error`](crate::Error), for example `anyhow::Error` or your error type.
 ///
@@ -38,19 +38,20 @@ use crate::{
 pub trait Function<'a, A, M>: Send + Sync {
     /// The output of the function.
     type Out;
-    /// Calls the function.
+    /// Calls the function with a context and arguments.
     fn call(&self, ctx: &'a Ctx, arguments: A) -> BoxFuture<'a, Result<Self::Out>>;
-    /// Returns the state types that the function takes.
+    /// Returns the types of the states that the function takes.
     fn states() -> Vec<StateType> {
         Vec::new()
     }
 }
 
-/// A value that tools share, as a parameter of the tool's function.
+/// A value that all calls share. The function of a tool, prompt or resource takes the value as a parameter.
 ///
 /// Add the value to the server with [`ServerBuilder::with_state`](crate::ServerBuilder::with_state). If a value is
-/// missing, [`ServerBuilder::build`](crate::ServerBuilder::build) returns an error that names the tool. The server
-/// clones the value for each call, so use a type that is cheap to clone, for example a pool, a client or an `Arc`.
+/// missing, [`ServerBuilder::build`](crate::ServerBuilder::build) returns an error with the name of the tool. The
+/// server clones the value for each call. So use a type that is cheap to clone, for example a pool, a client or an
+/// `Arc`.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -66,7 +67,7 @@ pub trait Function<'a, A, M>: Send + Sync {
 /// let tool = || Tool::new("list_plants", "Lists the plants", list_plants);
 /// let plants = Arc::new(Plants(vec!["fern".into()]));
 /// assert!(Server::builder("greenhouse", "1.0.0").with_state(plants).tool(tool()).build().is_ok());
-/// // Without the state, the server is not built.
+/// // Without the state, `build` returns an error.
 /// assert!(Server::builder("greenhouse", "1.0.0").tool(tool()).build().is_err());
 /// ```
 ///
@@ -88,7 +89,7 @@ impl StateType {
     }
 }
 
-/// Implements [`Function`] for functions with these states.
+/// Implements [`Function`] for functions that take these states.
 macro_rules! functions {
     ($($state:ident),*) => {
         impl<'a, A, F, Fut, R, E, $($state),*> Function<'a, A, ($(State<$state>,)*)> for F
@@ -126,8 +127,9 @@ functions!(S1, S2, S3);
 
 /// Binds a value to a function. Use `bind` to make a tool from a method, or from a closure that needs a value.
 ///
-/// The function receives the value, then the context and the arguments. The server clones the value for each call. A
-/// closure that captures a value cannot be a tool directly, because its future would borrow the closure.
+/// The function receives the value as its first parameter, and then the context and the arguments. The server clones
+/// the value for each call. A closure that captures a value cannot be a tool directly, because the closure's future
+/// would borrow from the closure.
 ///
 /// ```
 /// use antiphon::{bind, prelude::*};
@@ -185,9 +187,9 @@ pub(crate) type Callable<T> = Box<dyn for<'a> Fn(&'a Ctx, &Value) -> BoxFuture<'
 /// A function whose argument and result types are erased.
 pub(crate) struct Erased<T> {
     pub(crate) callable: Callable<T>,
-    /// The state types that the function takes.
+    /// The types of the states that the function takes.
     pub(crate) states: Vec<StateType>,
-    /// The mounted servers that the function belongs to.
+    /// The mounted servers that contain the function.
     pub(crate) mounts: Mounts,
 }
 
@@ -203,7 +205,7 @@ impl<T> Erased<T> {
     }
 }
 
-/// Erases the types of a function, except its state types.
+/// Returns the URI templates of the resource templates, in the order in which they were added.
 pub(crate) fn erase<A, M, R, T, F>(function: F, convert: fn(R) -> Result<T>) -> Erased<T>
 where
     A: DeserializeOwned + Send + 'static,
@@ -225,7 +227,7 @@ where
     Erased { callable, states, mounts: Mounts::default() }
 }
 
-/// Functions that cannot be tools. Each has a separate example, so that each failure is tested separately.
+/// Functions that cannot be tools. Each example tests one of the compile errors.
 ///
 /// Without a context:
 /// ```compile_fail,E0277

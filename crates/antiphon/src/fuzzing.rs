@@ -1,4 +1,4 @@
-//! Entry points for fuzzing. Do not use them in programs.
+//! Entry points for fuzzing. Do not use these functions in programs.
 
 use std::{sync::OnceLock, time::SystemTime};
 
@@ -6,21 +6,22 @@ use serde_json::json;
 
 use crate::seal::{Binding, KeyRing, Opened, SealConfig, SealedCall};
 
-/// Changes a token of a form or of the web page for answers as `data` says, and gives it to all readers: tickets, view
-/// keys, links, forms and cookies.
+/// Changes a token of the form or the answer page according to `data`, and passes the changed token to all readers.
+/// Tokens are tickets, view keys, links, forms and cookies.
 ///
 /// # Panics
 ///
-/// Panics if a reader accepts a changed token, or a token that was not made for this reader.
+/// Panics if a reader accepts a changed token, or a token that was not created for this reader.
 pub fn tokens(data: &[u8]) {
     crate::asking::page::fuzz::tokens(data);
 }
 
-/// Decrypts `data` as sealed state from a client, and also parses `data` as the content of a valid sealed state.
+/// Decrypts `data` as a sealed state from a client. Also parses `data` as the decrypted content of a valid sealed
+/// state.
 ///
 /// # Panics
 ///
-/// Panics if a journal changes when it is read, encrypted and decrypted again.
+/// Panics if a journal changes when it is parsed, encrypted and decrypted again.
 pub fn seal(data: &[u8]) {
     static CONFIG: OnceLock<SealConfig> = OnceLock::new();
     let config = CONFIG.get_or_init(|| SealConfig::default().with_keys(KeyRing::new(1, [7; 32])));
@@ -30,8 +31,8 @@ pub fn seal(data: &[u8]) {
         let _ = config.open(text, &binding, now);
         let _ = config.inspect(text, &SealedCall::new("fuzz", "tool"));
     }
-    // Bytes that are not sealed with the encryption key fail authentication. Sealing them here reaches the code behind
-    // that check.
+    // Bytes that are not encrypted with the encryption key fail authentication. So this code encrypts the bytes, to
+    // reach the code after the authentication.
     let _ = config.open(&config.sealed_as_is(data, &binding, now), &binding, now);
     let kept = config.kept_as_is(data, b"name", now);
     let _ = config.open_kept(&kept, b"name");

@@ -1,7 +1,7 @@
-//! Serving over HTTP: settings, probes, operator routes, and a server for any axum router.
+//! Serving over HTTP: settings, health probes, operator routes, and a server for any axum router.
 //!
 //! [`Server::router`](crate::Server::router), [`Server::serve_http`](crate::Server::serve_http) and similar methods
-//! take the types of this module.
+//! take these types.
 
 pub use axum;
 

@@ -27,28 +27,28 @@
 //!
 //! The same function runs on both protocol revisions (versions of MCP):
 //!
-//! - **MCP 2025-11-25, live**: the server sends the question in the client's session, and the function waits in memory.
-//!   If you run several replicas without a backend, the load balancer must route by `Mcp-Session-Id`.
+//! - **MCP 2025-11-25, live**: the server sends the question in the client's session, and the function waits in
+//!   memory. If you run several replicas without a backend, the load balancer must route requests by `Mcp-Session-Id`.
 //! - **MCP 2026-07-28, by replay**: a server cannot send requests. At a question, the server stops the function. The
-//!   server returns the question to the client, together with the run's journal: the encrypted results of earlier
-//!   questions and steps. The client then calls the tool again with the answer and the journal. Any replica can then
-//!   run the function from the top and reuse the results in the journal. Without a backend, the server stores nothing
-//!   between two questions.
+//!   server returns the question to the client, together with the encrypted journal. The journal contains the results
+//!   of earlier questions and steps. The client then calls the tool again with the answer and the journal. Any replica
+//!   can then run the function from the top and reuse the results in the journal. Without a backend, the server stores
+//!   nothing between two questions.
 //!
 //! # The parts
 //!
 //! - [`Ctx`]: the methods with which a tool asks questions, runs steps and sends notifications. The documentation of
-//!   `Ctx` has the rules of replay.
+//!   `Ctx` explains the rules of replay.
 //! - [`Tool`], [`Prompt`], [`Resource`], [`ResourceTemplate`]: the items that a server offers to clients. You create
 //!   these items from functions.
 //! - [`Server`]: serves tools, prompts and resources over stdio, HTTP or any stream.
 //! - [`State`], [`bind`]: shared values for tools, for example a connection pool.
 //! - [`limits`], [`seal`], [`task`], [`http`](mod@http), [`telemetry`]: the settings of a deployment.
 //! - [`elicitation`], [`sampling`], [`exchange`]: the types of questions and answers.
-//! - [`middleware`]: layers that log, reject or change requests.
+//! - [`middleware`]: layers that log, reject or change MCP requests.
 //! - [`auth`] *(feature `auth`)*: authentication and authorization of callers.
-//! - [`testing`] *(feature `testing`)*: a client with scripted answers, and a harness that moves a tool to a new
-//!   replica at every question.
+//! - [`testing`] *(feature `testing`)*: a client with scripted answers, and a harness that resumes a tool on a new
+//!   replica after every question.
 //! - [`store`], [`llm`], [`transport`], `results`, `snapshot`: other crates of Antiphon, re-exported. You do not need
 //!   to add these crates to your `Cargo.toml`.
 //!
@@ -76,8 +76,9 @@
 //!
 //! # Design choices
 //!
-//! Antiphon has no macros. A tool is a function and one line of code that registers it. So compiler errors point at
-//! your code, and editors can navigate it. A tool that only asks questions needs no database.
+//! Antiphon has no macros. You write a tool as a function, and register the function with one line of code. So
+//! compiler errors point at your code, and editors can navigate your code. A tool that only asks questions needs no
+//! database.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![expect(
     deprecated,
@@ -146,7 +147,7 @@ pub use crate::{
     tool::{Json, Tool, ToolOutput, ToolResult},
 };
 
-/// The items that almost every tool needs, for `use antiphon::prelude::*`.
+/// The types, traits and functions that almost every tool needs. Import them with `use antiphon::prelude::*`.
 pub mod prelude {
     pub use schemars::JsonSchema;
     pub use serde::{Deserialize, Serialize};
@@ -154,7 +155,7 @@ pub mod prelude {
     pub use crate::{Ctx, Elicited, Error, Json, Progress, Result, Server, State, Tool};
 }
 
-/// Compiles the example in the README.
+/// Compiles the example in the README file.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;

@@ -1,18 +1,18 @@
 //! Middleware: tower layers around MCP requests.
 //!
-//! [`ServerBuilder::layer`](crate::ServerBuilder::layer) adds a layer. A layer receives each request of each transport,
-//! as a typed [`Request`]. A layer can log and measure requests, reject them with an [`ErrorData`], change their parameters,
-//! add values for tools ([`Ctx::extension`](crate::Ctx::extension)), and change results. [`from_fn`] makes a layer from
-//! an async function. All layers of the crate `tower` whose service implements `Clone` and `Sync` work, too.
+//! You add a layer with [`ServerBuilder::layer`](crate::ServerBuilder::layer). A layer receives each request of each
+//! transport, as a typed [`Request`]. It can log, measure and reject requests, and it can change their parameters and
+//! results. It can also add values for tools ([`Ctx::extension`](crate::Ctx::extension)). To reject a request, a layer
+//! returns an [`ErrorData`]. [`from_fn`] creates a layer from an async function. You can also use all layers of the
+//! crate `tower` whose services implement `Clone` and `Sync`.
 //!
-//! The parameters and results are types of the SDK (`rmcp`), re-exported here.
+//! The parameters and results are types of the SDK (`rmcp`). This module re-exports them.
 //!
 //! # Replay
 //!
-//! On MCP 2026-07-28, the rounds of a run are separate requests. So a layer receives a call that asks two questions
-//! three times. [`Request::is_resumed`] distinguishes the later requests from the first one. On MCP 2025-11-25, the same
-//! call is one request.
-//! Legs that a worker runs for a task are not requests.
+//! On MCP 2026-07-28, each round of a run is a separate request. So if a tool asks two questions, a layer receives
+//! three requests. [`Request::is_resumed`] distinguishes the later requests from the first request. On MCP 2025-11-25,
+//! the same call is only one request. When a worker continues a task in the background, layers receive no request.
 
 pub use rmcp::{
     ErrorData,

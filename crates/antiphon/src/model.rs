@@ -1,8 +1,8 @@
-//! The MCP types for the content of results, as the SDK (`rmcp`) defines them.
+//! The MCP types for the content of results. The SDK (`rmcp`) defines these types.
 //!
-//! No other `rmcp` type appears in Antiphon's public API, with two exceptions:
-//! [`ServerBuilder::handler`](crate::ServerBuilder::handler) accepts an existing `rmcp::ServerHandler`, and the module
-//! [`middleware`](crate::middleware) has the parameters and results of requests.
+//! Antiphon's public API contains no other types of `rmcp`, with two exceptions.
+//! [`ServerBuilder::handler`](crate::ServerBuilder::handler) accepts an existing `rmcp::ServerHandler`. The module
+//! [`middleware`](crate::middleware) contains the parameters and results of requests.
 
 pub use rmcp::{
     ServerHandler,

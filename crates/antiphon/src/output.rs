@@ -1,4 +1,4 @@
-//! Results of tools.
+//! The results of tools.
 
 use antiphon_llm::{Block, Content, ToolCall, ToolResultBlock};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -18,9 +18,9 @@ use crate::{
 pub struct ToolOutput {
     /// The content blocks for the model.
     pub content: Vec<ContentBlock>,
-    /// The structured content for the client: any JSON value.
+    /// The structured content for the client. It can be any JSON value.
     pub structured: Option<Value>,
-    /// Whether the tool failed. The content then describes the failure.
+    /// Whether the tool failed. If it failed, the content describes the failure.
     pub is_error: bool,
     /// The result's `_meta`.
     pub meta: Map<String, Value>,
@@ -61,8 +61,8 @@ impl ToolOutput {
         self.with(ContentBlock::audio(STANDARD.encode(bytes), mime_type))
     }
 
-    /// Sets the structured content. If the result has no content blocks, a text block with the same JSON is added, for
-    /// clients that do not read structured content.
+    /// Sets the structured content. If the result has no content blocks, this method also adds a text block with the
+    /// same JSON, for clients that do not read structured content.
     #[must_use]
     pub fn with_structured(mut self, structured: Value) -> Self {
         if self.content.is_empty() {
@@ -82,11 +82,11 @@ impl ToolOutput {
 
 /// The return value of a tool, prompt or resource function.
 pub(crate) trait Returned {
-    /// Returns the approximate size of the value on the wire, in bytes. The exact size is a little larger, because of
-    /// field names and escaped characters.
+    /// Returns the approximate size of the value in a message, in bytes. Because of field names and escaped
+    /// characters, the exact size is a little larger.
     fn bytes(&self) -> usize;
 
-    /// Returns whether the value reports a failure.
+    /// Returns whether the value describes a failure.
     fn is_error(&self) -> bool {
         false
     }
@@ -111,8 +111,8 @@ impl Returned for ToolOutput {
 
 /// Structured content of a tool: any serializable value whose type has a JSON Schema.
 ///
-/// The type's schema becomes the tool's `outputSchema`, and the value becomes the `structuredContent` of the result.
-/// The result also has a text block with the same JSON, for clients that do not read structured content.
+/// The schema of the type becomes the tool's `outputSchema`. The value becomes the `structuredContent` of the result.
+/// The result also contains a text block with the same JSON, for clients that do not read structured content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Json<T>(pub T);
 
@@ -122,7 +122,7 @@ pub struct Json<T>(pub T);
     note = "return text, content blocks, a `ToolOutput`, or `Json(data)` for data with a schema"
 )]
 pub trait IntoToolOutput {
-    /// Returns the schema of the structured content, if the type has one.
+    /// Returns the schema of the structured content, or `None` if the type has no such schema.
     fn output_schema() -> Option<Map<String, Value>> {
         None
     }
@@ -181,18 +181,19 @@ impl<T: Serialize + JsonSchema> IntoToolOutput for Json<T> {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolResult {
-    /// The ID of the tool call that this result belongs to.
+    /// The ID of the tool call to which this result belongs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// The content blocks.
+    /// The content blocks for the model.
     pub content: Vec<ContentBlock>,
-    /// The structured content.
+    /// The structured content for the client.
     #[serde(rename = "structuredContent", default, skip_serializing_if = "Option::is_none")]
     pub structured: Option<Value>,
-    /// Whether the tool failed. The content then describes the failure. If the field is absent in JSON, it is `false`.
+    /// Whether the tool failed. If it failed, the content describes the failure. In JSON, an absent field means
+    /// `false`.
     #[serde(default)]
     pub is_error: bool,
-    /// Additional data, which is `_meta` in the MCP message.
+    /// Additional data. In the MCP message, this is the `_meta` of the result.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub metadata: Map<String, Value>,
 }
@@ -205,7 +206,7 @@ impl ToolResult {
     }
 
     /// Converts the result into a `tool_result` block for a conversation with a model. The block contains the
-    /// structured content, and the metadata as `_meta`.
+    /// structured content. Its `_meta` contains the metadata.
     pub fn into_block(self) -> Block {
         let mut rest = Map::new();
         if !self.metadata.is_empty() {
@@ -221,8 +222,8 @@ impl ToolResult {
     }
 }
 
-/// Converts a block of the SDK into a block of `antiphon-llm`. Both have MCP's shape. A block of an unknown type
-/// becomes text, so that the model can read it.
+/// Converts a content block of the SDK into a content block of `antiphon-llm`. Both have the JSON format of MCP. A
+/// block of an unknown type becomes text, so that the model can read it.
 fn content(block: ContentBlock) -> Content {
     let written = serde_json::to_value(block).unwrap_or_default();
     Content::deserialize(&written).unwrap_or_else(|_| Content::text(written.to_string()))

@@ -1,4 +1,5 @@
-//! Prompts: message templates that a user selects by name. Like tools, prompts can ask questions.
+//! Prompts: message templates that a user selects by name. Like the function of a tool, the function of a prompt can
+//! ask questions.
 
 use std::{any::TypeId, collections::BTreeMap, fmt, future::Future, sync::Arc};
 
@@ -46,10 +47,10 @@ pub struct Prompt {
     pub(crate) visible_if: VisibleIf,
 }
 
-/// A function that completes a partial input.
+/// A function that suggests completions for a partial input.
 pub(crate) type Completer = Arc<dyn Fn(Completion) -> BoxFuture<'static, Result<Vec<String>>> + Send + Sync>;
 
-/// An argument value that the user is typing, for which the server suggests completions.
+/// The argument value that a user is typing. The server suggests completions for this value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Completion {
     /// The text that the user has typed so far.
@@ -72,9 +73,9 @@ impl Prompt {
         Self::with_get(name.into(), description.into(), &schema, none, erased)
     }
 
-    /// Creates a prompt whose arguments you describe yourself. `arguments` is a JSON Schema: each property is an
-    /// argument, with its `description`, and `required` lists the arguments that a client must send. The function
-    /// receives the arguments as JSON.
+    /// Creates a prompt with a JSON Schema of the arguments that you write yourself. Each property of `arguments` is
+    /// an argument of the prompt, with its `description`. `required` lists the arguments that a client must send. The
+    /// function receives the arguments as JSON.
     pub fn raw<M, R, F>(
         name: impl Into<String>,
         description: impl Into<String>,
@@ -124,8 +125,8 @@ impl Prompt {
 
     /// Shows the prompt only to requests for which `condition` returns `true`. Default: every request sees the prompt.
     ///
-    /// For other requests the prompt does not exist, also for `prompts/get` and `completion/complete`. See
-    /// [`Tool::visible_if`](crate::Tool::visible_if).
+    /// For other requests the prompt does not exist. This is also true for `prompts/get` and `completion/complete`.
+    /// See [`Tool::visible_if`](crate::Tool::visible_if).
     #[must_use]
     pub fn visible_if(
         mut self,
@@ -149,7 +150,8 @@ impl Prompt {
         self
     }
 
-    /// Sets the function that suggests values for an argument while the user types. Default: no suggestions.
+    /// Sets the function that suggests values for the argument `argument` while the user types. Default: no
+    /// suggestions.
     #[must_use]
     pub fn completes<F, Fut>(mut self, argument: impl Into<String>, complete: F) -> Self
     where

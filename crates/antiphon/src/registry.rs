@@ -25,14 +25,14 @@ pub(crate) struct Registry {
     prompts: Named<Prompt>,
     resources: Named<Resource>,
     templates: Vec<Arc<ResourceTemplate>>,
-    /// The description of the server, derived from the other fields.
+    /// The description of the server. It is computed from the other fields.
     info: OnceLock<ServerConfig>,
 }
 
-/// The [`Registry`] of a server, which can change while it runs.
+/// The [`Registry`] of a server. The registry can change while the server runs.
 pub(crate) struct Catalog {
     registry: RwLock<Arc<Registry>>,
-    /// Held during an update. Requests do not wait for it.
+    /// Locked during an update. Requests do not wait for this lock.
     updating: Mutex<()>,
 }
 
@@ -46,7 +46,7 @@ impl Catalog {
         Arc::clone(&self.registry.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Changes the registry, unless `change` fails.
+    /// Changes the registry. If `change` fails, the registry stays the same.
     pub(crate) fn update<T, E>(&self, change: impl FnOnce(&mut Registry) -> Result<T, E>) -> Result<T, E> {
         let _updating = lock(&self.updating);
         let mut next = self.registry().edition();
@@ -72,7 +72,7 @@ fn missing_state(what: &str, state: &str) -> String {
 trait Item {
     /// Returns the name or the URI.
     fn key(&self) -> &str;
-    /// Returns the mounted servers that the item belongs to.
+    /// Returns the mounted servers that contain the item.
     fn mounts(&self) -> &Mounts;
 }
 
@@ -106,7 +106,7 @@ impl Item for Resource {
     }
 }
 
-/// Items with a name, in order.
+/// Items that have a name, in the order in which they were added.
 #[derive(Debug)]
 struct Named<T> {
     items: Vec<Arc<T>>,
@@ -131,7 +131,7 @@ impl<T: Item> Named<T> {
         self.index.get(name).map(|&at| &self.items[at])
     }
 
-    /// Removes the items that `keep` rejects. Returns whether there were any.
+    /// Removes the items for which `keep` returns `false`. Returns whether there were such items.
     fn retain(&mut self, keep: impl Fn(&T) -> bool) -> bool {
         let before = self.items.len();
         self.items.retain(|item| keep(item));
@@ -148,7 +148,8 @@ impl<T: Item> Named<T> {
     }
 }
 
-/// Names the servers of two items that exclude each other. Returns `None` if both belong to the server itself.
+/// Returns a text with the servers of two items that cannot both exist. Returns `None` if both items belong to the
+/// outer server itself.
 fn places(first: &Mounts, second: &Mounts) -> Option<String> {
     let place = |path: Option<String>| match path {
         Some(path) => format!("in the mounted server `{path}`"),
@@ -160,8 +161,8 @@ fn places(first: &Mounts, second: &Mounts) -> Option<String> {
     }
 }
 
-/// Returns an error if a resource of one server hides a part of another server's template. In one server, that is
-/// allowed.
+/// Returns an error if a resource of one server hides a part of another server's template. If both belong to the same
+/// server, this is allowed.
 fn hidden(resource: &Resource, template: &ResourceTemplate) -> Result<(), String> {
     let (uri, pattern) = (&resource.definition.uri, &template.definition.uri_template);
     let (mounts, other) = (&resource.read.mounts, &template.read.mounts);
@@ -192,12 +193,12 @@ impl<T> Clone for Named<T> {
     }
 }
 
-/// The lists that clients are notified of.
+/// A selection of the lists for which clients receive notifications.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ItemLists {
     pub(crate) tools: bool,
     pub(crate) prompts: bool,
-    /// Resources and resource templates have one notification.
+    /// The lists of resources and of resource templates, which share one notification.
     pub(crate) resources: bool,
 }
 
@@ -210,7 +211,7 @@ impl BitOrAssign for ItemLists {
 }
 
 impl Registry {
-    /// Returns a copy to change. The copy derives its description again.
+    /// Returns a copy of the registry for changes. The description of the server is computed again for the copy.
     pub(crate) fn edition(&self) -> Self {
         Self { info: OnceLock::new(), ..self.clone() }
     }
@@ -238,7 +239,7 @@ impl Registry {
         self.templates.len() < before
     }
 
-    /// Removes the items of a mounted server. Returns the lists that had some.
+    /// Removes the items of a mounted server. Returns the lists that contained such items.
     pub(crate) fn unmount(&mut self, prefix: &str) -> ItemLists {
         let stays = |mounts: &Mounts| mounts.prefix() != Some(prefix);
         let templates = self.templates.len();
@@ -251,7 +252,7 @@ impl Registry {
         }
     }
 
-    /// Returns the lists that have items.
+    /// Returns the lists that contain items.
     pub(crate) fn lists(&self) -> ItemLists {
         ItemLists {
             tools: !self.tools().is_empty(),
@@ -290,7 +291,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Adds the items of a mounted server. Returns the problems.
+    /// Adds the items of a mounted server. Returns descriptions of the problems.
     pub(crate) fn mount(&mut self, other: Self, mount: &Arc<Mount>) -> Vec<String> {
         let prefix = &mount.prefix;
         let mut problems = Vec::new();
@@ -300,7 +301,8 @@ impl Registry {
         for mut tool in owned(other.tools.items) {
             tool.definition.name = format!("{prefix}_{}", tool.name()).into();
             tool.call.mounts = tool.call.mounts.within(mount);
-            // `Mounts::group` returns the same names. No other group contains a slash.
+            // The names must be the same as the names that `Mounts::group` returns. The names of other groups contain
+            // no slash.
             tool.groups = tool.groups.iter().map(|group| format!("{prefix}/{group}")).collect();
             problems.extend(self.add_tool(tool).err().into_iter().flatten());
         }
@@ -320,7 +322,7 @@ impl Registry {
         problems
     }
 
-    /// Returns the mounts of all items.
+    /// Returns the mounted servers of each item.
     fn mounts(&self) -> impl Iterator<Item = &Mounts> {
         let tools = self.tools.items.iter().map(|it| it.mounts());
         let prompts = self.prompts.items.iter().map(|it| it.mounts());
@@ -329,7 +331,7 @@ impl Registry {
         tools.chain(prompts).chain(resources).chain(templates)
     }
 
-    /// Returns one line for each item whose state is missing.
+    /// Returns one line for each item that takes a missing state.
     pub(crate) fn missing_states(&self, is_given: impl Fn(&StateType) -> bool) -> Vec<String> {
         let missing = |what: String, states: &[StateType], mounts: &Mounts| {
             let is_missing = |state: &&StateType| !mounts.has_state(state.id) && !is_given(state);
@@ -391,7 +393,7 @@ impl Registry {
         find(false).or_else(|| find(true))
     }
 
-    /// Returns whether any tool is in a group.
+    /// Returns whether any tool has a group.
     pub(crate) fn has_groups(&self) -> bool {
         self.tools.items.iter().any(|tool| !tool.groups.is_empty())
     }
@@ -401,7 +403,7 @@ impl Registry {
         self.tools.items.iter().any(|tool| tool.groups.contains(group))
     }
 
-    /// Returns whether any tool can be hidden from a request.
+    /// Returns whether any tool can be hidden from some requests.
     pub(crate) fn has_conditional_tools(&self) -> bool {
         self.tools.items.iter().any(|tool| tool.is_conditional())
     }

@@ -1,4 +1,5 @@
-//! Resources: content that a client reads by URI. Like tools, resources can ask questions.
+//! Resources: content that a client reads by URI. Like the function of a tool, the function of a resource can ask
+//! questions.
 
 use std::{collections::BTreeMap, fmt, future::Future, sync::Arc};
 
@@ -34,9 +35,9 @@ pub struct Resource {
     pub(crate) definition: Definition,
     pub(crate) read: Erased<Contents>,
     pub(crate) listed: bool,
-    /// The URI without a digest, if the resource is also served at other URIs: see `in_family`.
+    /// The URI without a digest. It is set if the resource is also served at other URIs: see `in_family`.
     family: Option<&'static str>,
-    /// Whether only clients that show MCP Apps can read it.
+    /// Whether only clients that show MCP Apps can read the resource.
     pub(crate) for_apps: bool,
     /// The conditions under which a request can see the resource.
     pub(crate) visible_if: VisibleIf,
@@ -63,9 +64,10 @@ impl Resource {
     /// Shows the resource only to requests for which `condition` returns `true`. Default: every request sees the
     /// resource.
     ///
-    /// For other requests the resource does not exist, also for `resources/read`. A subscription of such a request is
-    /// accepted, like the subscription to an unknown URI, and receives no updates. For a session, the server evaluates
-    /// the condition when the client subscribes. See [`Tool::visible_if`](crate::Tool::visible_if).
+    /// For other requests the resource does not exist. This is also true for `resources/read`. If such a request
+    /// subscribes to the resource, the server accepts the subscription but sends no updates. The server treats a
+    /// subscription to an unknown URI in the same way. For a session, the server evaluates the condition when the
+    /// client subscribes. See [`Tool::visible_if`](crate::Tool::visible_if).
     #[must_use]
     pub fn visible_if(
         mut self,
@@ -117,18 +119,19 @@ impl Resource {
         self
     }
 
-    /// Adds an entry to the resource's `_meta`. Clients receive this entry when they list the resource. Clients also
-    /// receive the entry with the contents, if the function returns text or bytes.
+    /// Adds an entry to the resource's `_meta`. Clients receive this entry when they list the resource. If the
+    /// function returns text or bytes, clients also receive the entry when they read the resource.
     #[must_use]
     pub fn with_meta(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
         self.definition.meta.get_or_insert_default().0.insert(key.into(), value.into());
         self
     }
 
-    /// Also serves the resource at the URI `family`, and at `family` with any digest: `family/0123456789abcdef`.
+    /// Also serves the resource at the URI `family`, and at `family` followed by any digest, for example
+    /// `family/0123456789abcdef`.
     ///
-    /// The URI of a web page contains the digest of the page. During an upgrade, replicas have different pages, and a
-    /// client can send the URI of one replica to another.
+    /// The URI of a web page contains the digest of the page. During an upgrade, replicas have different versions of
+    /// the web page. A client can then send the URI that it received from an old replica to a new replica.
     pub(crate) fn in_family(mut self, family: &'static str) -> Self {
         self.family = Some(family);
         self
@@ -140,7 +143,7 @@ impl Resource {
         rest.is_some_and(|rest| rest.is_empty() || rest.strip_prefix('/').is_some_and(is_digest))
     }
 
-    /// Hides the resource from lists, and from clients that do not show MCP Apps.
+    /// Removes the resource from `resources/list`, and hides the resource from clients that do not show MCP Apps.
     pub(crate) fn for_apps(self) -> Self {
         Self { listed: false, for_apps: true, ..self }
     }
@@ -155,8 +158,8 @@ impl Resource {
 
 /// A group of resources whose URIs match a template such as `notes://{user}/{id}`.
 ///
-/// Each `{name}` matches a part of the URI that contains no `/`. The server percent-decodes this part and passes it to
-/// the function as a field of the arguments.
+/// Each `{name}` matches a part of the URI that contains no `/`. The server percent-decodes this part. The function
+/// receives the decoded part as the field `name` of its arguments.
 pub struct ResourceTemplate {
     pub(crate) definition: TemplateDefinition,
     pub(crate) read: Erased<Contents>,
@@ -188,9 +191,9 @@ impl ResourceTemplate {
 
     /// Creates a template whose function receives the complete URI, as the client sent it.
     ///
-    /// Each `{expression}` matches any text, also text that contains `/`, so templates of any form of RFC 6570 work.
-    /// The server uses such a template only if no resource and no other template has the URI. Use this method to
-    /// forward the resources of another MCP server.
+    /// Each `{expression}` matches any text, even text that contains `/`. So you can use templates in any form of
+    /// RFC 6570. The server uses such a template only if no resource has the requested URI and no other template
+    /// matches it. Use this method to forward the resources of another MCP server.
     pub fn raw<M, R, F>(uri_template: impl Into<String>, name: impl Into<String>, function: F) -> Self
     where
         R: IntoContents + 'static,
@@ -210,8 +213,8 @@ impl ResourceTemplate {
     /// Shows the template only to requests for which `condition` returns `true`. Default: every request sees the
     /// template.
     ///
-    /// For other requests the template does not exist, also for `resources/read` and `completion/complete`. See
-    /// [`Resource::visible_if`].
+    /// For other requests the template does not exist. This is also true for `resources/read` and
+    /// `completion/complete`. See [`Resource::visible_if`].
     #[must_use]
     pub fn visible_if(
         mut self,
@@ -259,7 +262,7 @@ impl ResourceTemplate {
 #[derive(Debug)]
 pub(crate) struct Pattern {
     parts: Vec<Part>,
-    /// Whether a variable matches any text, and the function receives the URI.
+    /// Whether each variable matches any text. The function then receives the complete URI instead of the variables.
     pub(crate) is_raw: bool,
 }
 
@@ -291,7 +294,7 @@ impl Pattern {
         self.matches(uri).map(Value::Object)
     }
 
-    /// Returns whether the fixed parts of the template occur in `uri` in their order.
+    /// Returns whether `uri` contains the fixed parts of the template, in the same order.
     fn allows(&self, uri: &str) -> bool {
         let fixed = self.parts.iter().filter_map(|part| match part {
             Part::Fixed(text) => Some(text.as_str()),
@@ -319,7 +322,7 @@ impl Pattern {
             })
     }
 
-    /// Returns the variables of `uri` if it matches the template.
+    /// Returns the values of the template's variables if `uri` matches the template.
     fn matches(&self, uri: &str) -> Option<Map<String, Value>> {
         let mut variables = Map::new();
         let mut rest = uri;
@@ -371,7 +374,7 @@ pub enum Contents {
     Text(String),
     /// The contents are bytes.
     Blob(Vec<u8>),
-    /// Complete MCP contents, which the server sends unchanged.
+    /// Complete MCP contents. The server sends these contents unchanged.
     Raw(Vec<ResourceContents>),
 }
 

@@ -1,8 +1,8 @@
-//! Types for requests to models, for their replies, and for the selection of the model.
+//! Types for requests to models, for the replies, and for the choice of the model.
 //!
-//! [`Ctx::sample`](crate::Ctx::sample) and similar methods take and return the types of this module. Messages and
-//! replies are types of the crate [`llm`](crate::llm), whether a client's model or a provider's model replies. MCP
-//! 2026-07-28 deprecates sampling with the *client's* model. A server that uses a provider's model is not affected.
+//! [`Ctx::sample`](crate::Ctx::sample) and similar methods take and return these types. The types of messages and
+//! replies are from the crate [`llm`](crate::llm), both for the client's model and for a provider's model. MCP
+//! 2026-07-28 deprecates sampling with the *client's* model. This does not affect servers that use a provider's model.
 
 pub use antiphon_llm::{
     Block, Budget, Budgeted, Content, Conversation, Error as ModelError, IncludeContext, IntoBlocks,
@@ -19,7 +19,7 @@ pub use crate::{
     run::ask::{SamplingPolicy, VIA_META, Via},
 };
 
-/// The modes of a request to a model (text, data or tool calls), for the type parameter of [`Sample`].
+/// The modes of a request to a model: text, data or tool calls. A mode is the type parameter of [`Sample`].
 pub mod mode {
     pub use crate::ctx::{
         CheckedSchema, Dynamic, GuaranteedSchema, GuaranteedTools, Mode, Plain, Schema, Tools,

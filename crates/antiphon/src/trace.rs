@@ -1,6 +1,6 @@
-//! The trace of a run, for hosts that show it, such as `antiphon studio`.
+//! The trace of a run, for hosts that display traces, such as `antiphon studio`.
 //!
-//! A trace contains the keys of entries, never their values. A server sends traces only if it was built with
+//! A trace contains the keys of journal entries, but never the recorded values. A server sends traces only if you call
 //! [`with_traces`](crate::ServerBuilder::with_traces).
 
 use std::time::Instant;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::{base::now_millis, url_elicitation::Channel};
 
-/// The key of the trace in the `_meta` of an answer.
+/// The `_meta` key under which a response contains the trace.
 pub(crate) const META: &str = "antiphon/trace";
 
 /// The trace of one leg.
@@ -18,7 +18,7 @@ pub(crate) const META: &str = "antiphon/trace";
 pub(crate) struct Trace {
     replica: String,
     round: u32,
-    /// The keys of the journal at the start of the leg.
+    /// The keys of the journal entries at the start of the leg.
     brought: Vec<Key>,
     at: u64,
     began: Instant,
@@ -45,7 +45,7 @@ impl Trace {
         }
     }
 
-    /// Returns the trace of the leg that ended with this journal.
+    /// Returns the trace of the leg. `journal` is the journal at the end of the leg.
     pub(crate) fn end<'a>(
         &self,
         journal: Option<&Journal>,
@@ -53,7 +53,8 @@ impl Trace {
         ended: Ended,
     ) -> Value {
         let entries = journal.iter().flat_map(|journal| &journal.entries).enumerate();
-        // A loop removes entries. An entry was replayed if it is still at its position at the start of the leg.
+        // A loop removes entries. So an entry counts as replayed only if its position is the same as at the start of
+        // the leg.
         let entries = entries.map(|(at, entry)| described(entry, self.brought.get(at) == Some(&entry.key)));
         json!({
             "run": journal.map(|journal| journal.run.as_str()).filter(|run| !run.is_empty()),
@@ -73,7 +74,7 @@ impl Trace {
     }
 }
 
-/// Returns the entries of a task's journal.
+/// Returns the entries of a task's journal, in the format of a trace.
 pub(crate) fn entries(journal: &Journal) -> Value {
     journal.entries.iter().map(|entry| described(entry, false)).collect()
 }
@@ -93,15 +94,15 @@ fn described(entry: &Entry, replayed: bool) -> Value {
     shown
 }
 
-/// Returns the channel through which a user answered: `client`, `app`, `page` or `relay`. Returns `None` if the entry is
-/// not the answer of a user.
+/// Returns the channel through which a user answered: `client`, `app`, `page` or `relay`. Returns `None` if the entry
+/// does not contain the answer of a user.
 pub(crate) fn via(entry: &Entry) -> Option<&'static str> {
     let Outcome::Answer(answer) = &entry.outcome else { return None };
     matches!(op(&entry.describe()), "elicit" | "visit").then(|| Channel::of(answer).name())
 }
 
 /// Returns the operation: `step`, `fold`, `elicit`, `sample`, `visit` or `roots`. The rest of the description is
-/// omitted, because it can contain text that only the recipient of the question may read.
+/// omitted, because it can contain text that only the recipient of the question is allowed to read.
 fn op(described: &str) -> &str {
     let kind = described.strip_prefix("ask ").unwrap_or(described);
     kind.split(' ').next().unwrap_or_default()

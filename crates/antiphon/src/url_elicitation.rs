@@ -1,49 +1,49 @@
-//! Constants and types of elicitation in MCP messages: Antiphon's `_meta` keys, and the error that requires URL
-//! elicitation.
+//! Constants and types for elicitation in MCP messages. They include Antiphon's `_meta` keys, and the error that
+//! requires URL elicitation.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// The `_meta` key under which a form contains its question key. A client can register a custom form for a question
-/// key.
+/// The `_meta` key under which a form contains its question key. A client can have a custom form for a question key.
 pub const KEY_META: &str = "antiphon/key";
 
-/// The `_meta` key under which a form contains additional data. A client's custom form can show this data together with
-/// the fields.
+/// The `_meta` key under which a form contains additional data. The client's custom form can show this data together
+/// with the fields.
 pub const CONTEXT_META: &str = "antiphon/elicit-context";
 
-/// The `_meta` key under which a form says that the model can relay its answer.
+/// The `_meta` key that marks a form whose answer the model can relay.
 pub(crate) const RELAY_META: &str = "antiphon/relay";
 
-/// The `_meta` key under which a stored answer names its [`Channel`]. Clients cannot set it.
+/// The `_meta` key under which a stored answer contains its [`Channel`]. A client cannot set this value.
 const CHANNEL_META: &str = "antiphon/channel";
 
-/// A way in which a user's answer reaches a run.
+/// The path on which a user's answer reaches a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Channel {
-    /// The client showed the question itself (MCP elicitation).
+    /// The client itself showed the question (MCP elicitation).
     Client,
     /// The user answered in a form that the server provides as an MCP App.
     App,
-    /// The user answered on a web page of the server.
+    /// The user answered on the answer page, which is a web page of the server.
     Page,
-    /// The model delivered the answer ([`Elicit::relayed`](crate::elicitation::Elicit::relayed)). The server cannot
-    /// verify that the model asked the user.
+    /// The model relayed the user's answer ([`Elicit::relayed`](crate::elicitation::Elicit::relayed)). The server
+    /// cannot verify that the model asked the user.
     Relay,
 }
 
 impl Channel {
-    /// Returns the channel of an answer. An answer without a mark came from the client.
+    /// Returns the channel of an answer. If the answer has no mark, it came from the client.
     pub(crate) fn of(answer: &Value) -> Self {
         let mark = answer.get("_meta").and_then(|meta| meta.get(CHANNEL_META));
-        // A later version can have written a mark that this version does not know. It must not count as an answer that
-        // the client showed to its user, so it gets the channel that proves the least.
+        // A later version of Antiphon may have written a mark that this version does not support. Such an answer must
+        // not count as an answer from a form that the client showed. So this version uses the channel with the least
+        // trust.
         mark.map_or(Self::Client, |mark| Self::deserialize(mark).unwrap_or(Self::Relay))
     }
 
-    /// Marks an answer with the channel, and replaces a mark that it already has.
+    /// Marks an answer with the channel. If the answer already has a mark, the mark is replaced.
     pub(crate) fn mark(self, answer: &mut Value) {
         let Some(object) = answer.as_object_mut() else { return };
         match (self, object.get_mut("_meta").and_then(Value::as_object_mut)) {
@@ -60,7 +60,7 @@ impl Channel {
         }
     }
 
-    /// Returns the name of the channel in stored answers, traces and metrics.
+    /// Returns the name of the channel, for stored answers, traces and metrics.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Client => "client",
@@ -71,14 +71,15 @@ impl Channel {
     }
 }
 
-/// The error code of `URLElicitationRequiredError` in MCP 2025-11-25. The user must visit web pages before the client
-/// repeats its request.
+/// The code of the error `URLElicitationRequiredError` in MCP 2025-11-25. Before the client repeats its request, the
+/// user must visit web pages.
 pub const URL_ELICITATION_REQUIRED: i32 = -32042;
 
 /// The MCP notification that a server sends when the user has finished on a web page.
 pub const ELICITATION_COMPLETE: &str = "notifications/elicitation/complete";
 
-/// The longest elicitation ID whose completion is sent to a client, in bytes.
+/// The maximum length of an elicitation ID, in bytes. If an ID is longer, the client is not notified of its
+/// completion.
 pub(crate) const MAX_ELICITATION_ID: usize = 1024;
 
 /// A web page that the user must visit before the server can answer a request.
@@ -86,11 +87,11 @@ pub(crate) const MAX_ELICITATION_ID: usize = 1024;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct UrlElicitation {
     mode: UrlMode,
-    /// The elicitation ID, by which server and client identify this visit to the web page.
+    /// The elicitation ID. The server and the client use this ID to identify the visit to the web page.
     pub elicitation_id: String,
     /// The URL of the web page.
     pub url: String,
-    /// The text that explains to the user why to visit the page.
+    /// The text that tells the user why to visit the web page.
     pub message: String,
 }
 
@@ -102,7 +103,8 @@ enum UrlMode {
 }
 
 impl UrlElicitation {
-    /// Creates a visit to the web page `url`, with the elicitation ID `id`. `message` explains the reason to the user.
+    /// Creates the description of a visit to the web page `url`. `id` is the elicitation ID. `message` tells the user
+    /// the reason for the visit.
     pub fn new(id: impl Into<String>, url: impl Into<String>, message: impl Into<String>) -> Self {
         Self { mode: UrlMode::Url, elicitation_id: id.into(), url: url.into(), message: message.into() }
     }
@@ -116,8 +118,8 @@ pub struct UrlElicitationRequired {
 }
 
 impl UrlElicitationRequired {
-    /// Parses the `data` of an error with the code [`URL_ELICITATION_REQUIRED`]. Returns `None` if the code differs or
-    /// an entry is not a URL elicitation.
+    /// Parses the `data` of an error with the code [`URL_ELICITATION_REQUIRED`]. Returns `None` if the error has
+    /// another code, or if an entry is not a URL elicitation.
     pub fn from_error_data(code: i32, data: &Value) -> Option<Self> {
         (code == URL_ELICITATION_REQUIRED).then(|| Self::deserialize(data).ok()).flatten()
     }

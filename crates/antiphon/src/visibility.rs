@@ -18,10 +18,10 @@ use crate::{
     run::client::{Added, declares, has_session},
 };
 
-/// The caller and the client of a request. The conditions of [`Tool::visible_if`](crate::Tool::visible_if) read it.
+/// The caller and the client of a request, for the conditions of [`Tool::visible_if`](crate::Tool::visible_if).
 ///
-/// Only the server creates this type. To test a condition, list the tools of the server with a `testing::Client`
-/// (feature `testing`), or over HTTP.
+/// You cannot create this type. To test a condition, list the tools of the server: with a `testing::Client` (feature
+/// `testing`), or over HTTP.
 ///
 /// ```
 /// use antiphon::{Capability, prelude::*, tool::RequestInfo};
@@ -40,7 +40,7 @@ use crate::{
 pub struct RequestInfo<'a> {
     context: &'a RequestContext<RoleServer>,
     principal: Option<String>,
-    // The SDK copies these values, so they are read on first use.
+    // These values are read on first use, because the SDK copies them.
     capabilities: OnceLock<ClientCapabilities>,
     client: OnceLock<Option<Implementation>>,
     revision: OnceLock<Option<ProtocolVersion>>,
@@ -63,8 +63,8 @@ impl<'a> RequestInfo<'a> {
         self.principal.as_deref()
     }
 
-    /// Returns the caller's identity: its subject, its scopes and its claims. Returns `None` over stdio, and if no
-    /// authentication layer has added an identity to the request.
+    /// Returns the caller's identity: the subject, the scopes and the claims. Returns `None` over stdio. Also returns
+    /// `None` if no authentication layer has added an identity to the request.
     pub fn identity(&self) -> Option<&Identity> {
         self.caller()
     }
@@ -89,12 +89,12 @@ impl<'a> RequestInfo<'a> {
         extensions.is_some_and(|extensions| extensions.contains_key(id))
     }
 
-    /// Returns the name of the client's program, as the client reports it. The server does not verify the name.
+    /// Returns the name of the client program, as the client reports it. The server does not verify the name.
     pub fn client_name(&self) -> Option<&str> {
         self.client().map(|client| client.name.as_str())
     }
 
-    /// Returns the version of the client's program, as the client reports it. The server does not verify the version.
+    /// Returns the version of the client program, as the client reports it. The server does not verify the version.
     pub fn client_version(&self) -> Option<&str> {
         self.client().map(|client| client.version.as_str())
     }
@@ -116,7 +116,7 @@ impl<'a> RequestInfo<'a> {
         added(&self.context.extensions)
     }
 
-    /// Returns the identity of the caller, if an authentication layer has added one.
+    /// Returns the identity of the caller, if an authentication layer has added an identity.
     pub(crate) fn caller(&self) -> Option<&Identity> {
         self.parts()?.extensions.get()
     }
@@ -152,7 +152,7 @@ pub(crate) fn added<T: Send + Sync + 'static>(extensions: &Extensions) -> Option
 
 type Condition = Box<dyn Fn(&RequestInfo<'_>) -> bool + Send + Sync>;
 
-/// The conditions under which an item is visible. All of them must be true.
+/// The conditions under which an item is visible. All conditions must be true.
 #[derive(Default)]
 pub(crate) struct VisibleIf(Vec<Condition>);
 

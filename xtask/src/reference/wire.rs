@@ -17,7 +17,7 @@ use crate::source::tree::{Tree, homes};
 const HEAD: &str = "\
 # Protocol extensions
 
-This page lists the names that Antiphon adds to MCP. They are optional: a peer that does not support them can ignore them.
+This page lists the names that Antiphon adds to MCP. The names are optional: a peer that does not support a name can ignore it.
 ";
 
 /// Methods for tasks of 2025-11-25, which the SDK does not know: they never leave the process under these names, unless a
@@ -27,7 +27,10 @@ const METHODS: [(&str, &str); 6] = [
     ("antiphon/tasks/get", "`tasks/get`: returns the status of a task."),
     ("antiphon/tasks/cancel", "`tasks/cancel`: cancels a task."),
     ("antiphon/tasks/list", "`tasks/list`: lists the caller's tasks."),
-    ("antiphon/tasks/result", "`tasks/result`: waits for a task, and sends its questions to the client."),
+    (
+        "antiphon/tasks/result",
+        "`tasks/result`: waits for a task, and sends the questions of the task to the client.",
+    ),
     ("antiphon/tools/list", "`tools/list`: lists tools, with their task support in `execution`."),
 ];
 
@@ -38,7 +41,7 @@ const TOLD: [(&str, &str); 1] = [("antiphon/trace", "`antiphon::ServerBuilder::w
 const ROUTES: [(&str, &str, &str); 15] = [
     ("GET", "/livez", "Liveness: returns 200 while the process runs."),
     ("GET", "/readyz", "Readiness: returns 200 if the replica accepts requests."),
-    ("GET", "/metrics", "Metrics in the format of Prometheus."),
+    ("GET", "/metrics", "Returns metrics in the format of Prometheus."),
     ("GET", "/runs", "Operators: lists the runs."),
     ("GET", "/runs/{owner}/{id}", "Operators: shows one run with its timeline, without values."),
     ("DELETE", "/runs/{owner}/{id}", "Operators: deletes a finished run."),
@@ -46,14 +49,18 @@ const ROUTES: [(&str, &str, &str); 15] = [
     ("POST", "/runs/{owner}/{id}/cancel", "Operators: cancels a run."),
     ("GET", "/ask/{token}", "Answer page: names the server, and has a button that opens the question."),
     ("POST", "/ask/{token}/open", "Answer page: shows the question to the user who may answer it."),
-    ("POST", "/ask/{token}", "Answer page: takes the answer."),
-    ("GET", "/ask/{token}/next", "Answer page: shows the next question, or that the run has ended."),
+    ("POST", "/ask/{token}", "Answer page: receives the answer."),
+    ("GET", "/ask/{token}/next", "Answer page: shows the next question, or states that the run has ended."),
     ("GET", "/ask/{token}/sign-in", "Answer page: sends the browser to the OpenID provider."),
-    ("GET", "/ask/callback", "Answer page: ends the sign-in. It is the redirect URL at the OpenID provider."),
+    (
+        "GET",
+        "/ask/callback",
+        "Answer page: completes the sign-in. Register this URL as the redirect URL at the OpenID provider.",
+    ),
     (
         "GET",
         "/.well-known/oauth-protected-resource",
-        "The protected resource metadata (RFC 9728). The path of the endpoint follows.",
+        "Returns the protected resource metadata (RFC 9728). The path of the MCP endpoint follows this path.",
     ),
 ];
 
@@ -82,7 +89,7 @@ pub(super) fn page(project: &Project, trees: &[&Tree]) -> Result<String> {
         }
         writeln!(page, "| `{value}` | {} | {} |", name.what, told(name, &guides)?)?;
     }
-    page.push_str("\n## Methods\n\nThe SDK does not support the tasks of 2025-11-25. A layer of Antiphon renames their methods before the SDK parses them. See `antiphon_transport::legacy_tasks`.\n\n| method | method on the wire |\n|---|---|\n");
+    page.push_str("\n## Methods\n\nThe SDK does not support the tasks of 2025-11-25. A layer of Antiphon renames the methods of these tasks before the SDK parses the messages. See `antiphon_transport::legacy_tasks`.\n\n| method | method on the wire |\n|---|---|\n");
     for (method, what) in METHODS {
         writeln!(page, "| `{method}` | {what} |")?;
     }

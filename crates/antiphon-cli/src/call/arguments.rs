@@ -38,7 +38,7 @@ pub(super) async fn read(said: Option<&str>) -> Result<Map<String, Value>> {
 ///
 /// # Errors
 ///
-/// Returns `Misused` if an argument is missing or `all` is set, and there is no terminal.
+/// Returns `Misused` if no terminal is present, and either an argument is missing or `all` is set.
 pub(super) async fn complete(
     person: &Person,
     tool: &str,

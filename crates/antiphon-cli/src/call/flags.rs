@@ -18,7 +18,8 @@ use crate::{
     print::clean,
 };
 
-/// One field of the tool's arguments, and its flag. `name` is `None` if the field's name cannot be a flag.
+/// One field of the tool's arguments, and the flag for this field. `name` is `None` if the field's name cannot be the
+/// name of a flag.
 #[derive(Clone, Debug)]
 pub(crate) struct Flag {
     pub(crate) field: Field,
@@ -41,7 +42,8 @@ impl Flag {
         let mut flags = Vec::new();
         for field in fields {
             let exact = field.name();
-            // `dry_run` and `dryRun` both become `--dry-run`. If a tool has both, the second flag has the exact name.
+            // `dry_run` and `dryRun` both become `--dry-run`. If a tool has both fields, the second flag has the exact
+            // name of its field.
             let name =
                 [kebab(&exact), exact].into_iter().find(|name| is_flag(name) && names.insert(name.clone()));
             flags.push(Self { field, name });
@@ -84,7 +86,7 @@ impl Flag {
         if help.is_empty() && !matches!(kind, Kind::Choice(_)) {
             help = format!("[{}]", kind.describe());
         }
-        // No flag of a tool or of the CLI is a digit, so `-5` is always a value.
+        // No flag of a tool or of the CLI has a digit as its name, so `-5` is always a value.
         arg = arg.help(help).allow_negative_numbers(true);
         Some(match kind {
             // Only flags follow a tool, so a word after this flag can only be its value.
@@ -95,7 +97,7 @@ impl Flag {
     }
 }
 
-/// Parses the words after the tool. Their values override those in `arguments`.
+/// Parses the words after the tool's name. The values of these words override the values in `arguments`.
 pub(super) fn parse(
     server: &str,
     tool: &Tool,
@@ -149,8 +151,8 @@ fn command(server: &str, tool: &Tool, flags: &[Flag]) -> Command {
         let note = format!("Only with --arguments: {}", unnamed.join(", "));
         command = command.after_help(note);
     }
-    // If an option of the CLI has the name of a tool's flag, it gets a hidden name here. It still works before the
-    // tool.
+    // If an option of the CLI and a flag of the tool have the same name, the option gets a hidden name here. The
+    // option still works before the tool's name.
     for ours in After::augment_args(Command::new("ours")).get_arguments() {
         let mut ours = ours.clone().help_heading("Options");
         if ours.get_long().is_some_and(|long| names.contains(long)) {
@@ -188,7 +190,7 @@ fn parser(kind: &Kind) -> ValueParser {
     ValueParser::from(move |text: &str| check(&kind, text))
 }
 
-/// Converts an error of clap: removes its `error:`, and says where a misplaced option belongs.
+/// Converts an error of clap. Removes the prefix `error:`, and describes the correct position of a misplaced option.
 fn misused(error: &clap::Error, words: &[String]) -> Misused {
     let text = error.render().to_string();
     let text = text.trim_start_matches("error: ").trim_end();

@@ -1,4 +1,4 @@
-//! Makes a call, and follows its task if the call becomes one.
+//! Makes a call. If the call becomes a task, follows the task.
 
 use std::{pin::pin, time::Duration};
 
@@ -29,7 +29,7 @@ pub(super) struct Making<'a> {
 /// The outcome of a call.
 pub(super) enum Ended {
     Result(Box<CallToolResult>),
-    /// The task is still running, and this is its ID.
+    /// The task is still running. The `String` is the ID of the task.
     Detached(String),
 }
 
@@ -57,7 +57,7 @@ pub(super) async fn call(connection: &Connection, person: &Person, making: Makin
     person.terminal().screen.status_quietly(&format!("calling {}", tool.name));
     let only_as_task = task_support(tool) == Some("required");
     // On 2026-07-28 the server decides whether a call becomes a task, and some tools require tasks. In both cases,
-    // `as_task` returns a handle that works with and without a task.
+    // `as_task` returns a handle. This handle also works if the call does not become a task.
     if !(as_task || modern || only_as_task) {
         return Ok(Ended::Result(Box::new(call.await?)));
     }
@@ -73,7 +73,8 @@ pub(super) async fn call(connection: &Connection, person: &Person, making: Makin
     follow(person, server, &handle).await.map(|result| Ended::Result(Box::new(result)))
 }
 
-/// Follows a task until it ends. If the CLI stops before that, prints the command that continues.
+/// Follows a task until it ends. If the CLI stops before the task ends, prints the command that follows the task
+/// again.
 pub(crate) async fn follow(person: &Person, server: &Target, handle: &TaskHandle) -> Result<CallToolResult> {
     let Some(id) = handle.id() else { return Ok(handle.wait().await?) };
     let mut left = Left { person, server, id, goes_on: true };
@@ -102,13 +103,13 @@ pub(crate) async fn follow(person: &Person, server: &Target, handle: &TaskHandle
     Ok(result?)
 }
 
-/// Returns the task support of a tool in the terms of MCP 2025-11-25: `required` or `optional`. The SDK does not read
-/// that field, so the host copies it to `_meta`.
+/// Returns the task support of a tool, as defined by MCP 2025-11-25: `required` or `optional`. The SDK does not read
+/// the field for task support, so the host copies this field to `_meta`.
 pub(crate) fn task_support(tool: &Tool) -> Option<&str> {
     tool.meta.as_ref()?.get("antiphon/execution")?["taskSupport"].as_str()
 }
 
-/// Describes the status of a task in words.
+/// Returns a text that describes the status of a task.
 pub(crate) fn describe(info: &TaskInfo) -> String {
     let status = status(info.status);
     match info.message.as_deref().filter(|message| !message.is_empty()) {
@@ -128,7 +129,7 @@ pub(crate) fn status(status: TaskStatus) -> &'static str {
     }
 }
 
-/// Prints how to continue when the CLI stops following a running task.
+/// A guard that prints how to follow the task again, if the CLI stops while the task is running.
 struct Left<'a> {
     person: &'a Person,
     server: &'a Target,

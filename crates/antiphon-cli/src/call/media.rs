@@ -1,4 +1,4 @@
-//! Saves images, audio and other files of results.
+//! Saves the images, audio and other files in results.
 
 use std::{
     fs::{self, File},
@@ -36,7 +36,7 @@ pub(crate) fn save(path: &Path, resource: &Value) -> Result<()> {
     fs::write(path, bytes).with_context(|| format!("{} cannot be written", path.display()))
 }
 
-/// Writes a file under the first free name.
+/// Writes a file under the first name that is not in use.
 fn fresh(folder: &Path, name: &str, extension: &str, bytes: &[u8]) -> Result<PathBuf> {
     for number in 1..10_000 {
         let path = folder.join(format!("{name}-{number}.{extension}"));
@@ -52,7 +52,7 @@ fn fresh(folder: &Path, name: &str, extension: &str, bytes: &[u8]) -> Result<Pat
     bail!("{} has too many files named {name}; choose another folder", folder.display())
 }
 
-/// Converts a tool's name to a safe part of a file name, because servers choose these names.
+/// Converts a tool's name to a safe part of a file name. This is necessary because servers choose the names of tools.
 fn safe(name: &str) -> String {
     let kept = name.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
     let name: String = kept.take(60).collect();
@@ -87,7 +87,7 @@ pub(super) fn size(data: &str) -> String {
     }
 }
 
-/// Decodes base64 of either alphabet, with or without padding.
+/// Decodes base64 of the standard alphabet or the URL alphabet, with or without padding.
 fn decoded(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len() * 3 / 4);
     let (mut bits, mut count) = (0u32, 0u32);

@@ -122,7 +122,7 @@ impl LogLevel {
 }
 
 impl Options {
-    /// Merges two sets of options. Options in `there` override options in `self`.
+    /// Merges two sets of options. Options in `there` override the same options in `self`.
     fn with(self, there: Self) -> Self {
         Self {
             arguments: there.arguments.or(self.arguments),
@@ -203,7 +203,7 @@ impl Call {
         }
     }
 
-    /// Prints how to see the standard error of a program, if the error of the tool refers to it.
+    /// Prints how to see the standard error of the server's program, if the error of the tool refers to this output.
     fn hint_at_stderr(&self, app: &App, result: &CallToolResult) {
         let is_program = self.target.definition(&app.config).is_ok_and(|it| it.command.is_some());
         let mut texts = result.content.iter().filter_map(ContentBlock::as_text);
@@ -213,7 +213,7 @@ impl Call {
     }
 }
 
-/// The part of an error by which an Antiphon server refers to its standard error, for example after a panic.
+/// The text with which an error of an Antiphon server refers to its standard error, for example after a panic.
 const IN_STDERR: &str = "the standard error output of the server contains";
 
 /// Prints a hint if the tool failed because this host has no model.

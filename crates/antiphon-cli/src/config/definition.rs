@@ -13,8 +13,8 @@ use crate::{exit::Misused, secrets};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Definition {
-    /// `stdio`, `http`, `sse` or `ws`. Only `sse` changes the transport of a URL. Without it, `ws://` and `wss://`
-    /// URLs use WebSocket, and all others use streamable HTTP.
+    /// `stdio`, `http`, `sse` or `ws`. Only the value `sse` changes the transport of a URL. Without this value,
+    /// `ws://` and `wss://` URLs use WebSocket, and all other URLs use streamable HTTP.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub(crate) kind: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -29,10 +29,10 @@ pub(crate) struct Definition {
     pub(crate) env: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cwd: Option<PathBuf>,
-    /// The protocol revision to use. Other hosts do not have this field.
+    /// The protocol revision to use. Other hosts do not use this field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) revision: Option<String>,
-    /// Whether the definition is from a file of the working folder, which can be untrusted.
+    /// Whether the definition is from a file in the working folder. Such a file can be untrusted.
     #[serde(skip)]
     pub(crate) of_folder: bool,
 }
@@ -87,7 +87,8 @@ impl Definition {
         }
     }
 
-    /// Returns a copy with `${NAME}` and `${NAME:-otherwise}` replaced from the environment, as other hosts do.
+    /// Returns a copy in which `${NAME}` and `${NAME:-otherwise}` are replaced by environment variables. Other hosts
+    /// replace the same patterns.
     pub(crate) fn expanded(&self) -> Result<Self> {
         let all = |map: &BTreeMap<String, String>| -> Result<BTreeMap<String, String>> {
             map.iter().map(|(name, value)| Ok((name.clone(), expand(value)?))).collect()
@@ -128,7 +129,7 @@ fn expand(text: &str) -> Result<String> {
     Ok(out)
 }
 
-/// Returns whether a word names a program: a path to a file, or a file in a folder of `PATH`.
+/// Returns whether a word refers to a program: a path to a file, or the name of a file in a folder of `PATH`.
 pub(crate) fn is_program(word: &str) -> bool {
     let found = |path: &std::path::Path| path.is_file();
     if word.contains(std::path::MAIN_SEPARATOR) {

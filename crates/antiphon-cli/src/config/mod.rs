@@ -1,11 +1,11 @@
 //! The user's configuration: the servers, and the model that answers sampling requests.
 //!
-//! The folder is the platform's configuration folder, or the one that `--config` names:
+//! The configuration is in the platform's configuration folder, or in the folder of the option `--config`:
 //!
-//! - `config.toml`: the user writes it, the CLI does not.
-//! - `servers.json`: servers in the `mcpServers` format, which other hosts use. `antiphon connect` writes it.
+//! - `config.toml`: only the user writes this file.
+//! - `servers.json`: servers in the `mcpServers` format, which other hosts use. `antiphon connect` writes this file.
 //!
-//! The CLI also reads the files that `read` in `config.toml` names, and `.mcp.json` in the working folder.
+//! The CLI also reads the files that are listed under `read` in `config.toml`, and `.mcp.json` in the working folder.
 
 mod definition;
 mod model;
@@ -39,7 +39,7 @@ pub(crate) struct Config {
     folder: Option<PathBuf>,
 }
 
-/// `config.toml`.
+/// The content of `config.toml`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct File {
@@ -66,8 +66,9 @@ impl Config {
             None => File::default(),
         };
         let mut config = Self { model: file.model, folder: Some(folder.clone()), ..Self::default() };
-        // The last definition of a name wins. The working folder comes first because it can be untrusted: its program
-        // must not run under a name that the user gave to another server.
+        // If a name has several definitions, the last definition is used. The working folder is read first, because
+        // this folder can be untrusted. A program from this folder must not run under a name that the user gave to
+        // another server.
         config.read_folder(Path::new(OF_FOLDER));
         for path in file.read.iter().map(|path| at_home(path)) {
             config.read(&path)?;
@@ -122,7 +123,8 @@ impl Config {
         own.as_deref() == self.source(name) && own.is_some()
     }
 
-    /// Saves a server under a name, or deletes it if `definition` is `None`. Returns the path of the file.
+    /// Saves a server under a name. If `definition` is `None`, deletes the server with this name instead. Returns the
+    /// path of the file.
     pub(crate) fn keep(&self, name: &str, definition: Option<&Definition>) -> Result<PathBuf> {
         let Some(folder) = &self.folder else {
             bail!("the system has no configuration folder; set one with `--config`")
@@ -146,7 +148,7 @@ impl Config {
         }
         let unwritable = || format!("{} cannot be written", path.display());
         fs::create_dir_all(folder).with_context(unwritable)?;
-        // Replace the file atomically, because another program can read it at the same time.
+        // Replace the file atomically, because another program can read the file at the same time.
         let new = folder.join(format!("{SERVERS}.new"));
         write(&new, &format!("{file:#}\n"))
             .and_then(|()| fs::rename(&new, &path))

@@ -31,8 +31,8 @@ pub(crate) struct ModelChoice {
 }
 
 impl ModelChoice {
-    /// Returns these settings, or `otherwise` if they contain neither a model nor a URL. A key variable in these
-    /// settings overrides the one in `otherwise`.
+    /// Returns these settings. If these settings contain neither a model nor a URL, returns `otherwise` instead. A key
+    /// variable in these settings overrides the key variable in `otherwise`.
     pub(crate) fn or(&self, otherwise: &Self) -> Self {
         if self.model.is_none() && self.model_url.is_none() {
             return Self {
@@ -91,7 +91,7 @@ enum Provider {
 }
 
 impl Provider {
-    /// Reads `provider:name`, or returns `None` if the provider is unknown.
+    /// Parses `provider:name`. Returns `None` if the provider is unknown.
     fn split(model: &str) -> Option<(Self, &str)> {
         let (provider, name) = model.split_once(':')?;
         Some((Self::from_str(provider, false).ok()?, name))

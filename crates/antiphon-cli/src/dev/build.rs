@@ -21,7 +21,7 @@ use super::{
 /// The maximum number of lines of a failed build that are reported to the host.
 const REPORTED: usize = 100;
 
-/// The option with which cargo reports the programs that it built.
+/// The option that makes cargo report the programs that it built.
 const MESSAGES: &str = "--message-format=json-render-diagnostics";
 
 /// A build command, the files to watch, and the program that it builds.
@@ -48,12 +48,12 @@ pub(super) enum Event {
 pub(super) struct Built {
     /// The program of the server and its arguments.
     pub(super) command: Vec<String>,
-    /// Whether the program differs from the one of the last build.
+    /// Whether the program differs from the program of the last build.
     pub(super) is_new: bool,
 }
 
 impl Build {
-    /// Returns the reason if the options do not fit together.
+    /// Creates a `Build` from the options. Returns the reason if the options cannot be combined.
     pub(super) fn new(
         build: &str,
         command: &[String],
@@ -74,7 +74,8 @@ impl Build {
         }
         let roots = match watch {
             [] if command.is_empty() => vec![folder.to_owned()],
-            // The process is replaced after every build. If it writes a file in the project, this would never end.
+            // The process is replaced after every build. If the process writes a file in the project, this file would
+            // cause an endless loop of builds.
             [] => {
                 return Err(
                     "a command after `--` needs `--watch`; name the sources, such as `--watch src`".into()
@@ -96,7 +97,7 @@ impl Build {
             }
             let event = match self.build().await {
                 Ok(command) => {
-                    // A program that cargo did not write again is the same.
+                    // If cargo did not write the program again, the program has not changed.
                     let state = self.command.is_empty().then(|| (command.clone(), written(&command)));
                     let is_new = state.is_none() || state != last;
                     last = state;
@@ -107,7 +108,7 @@ impl Build {
             if events.send(event).await.is_err() {
                 return;
             }
-            // The build command can write files in the watched folders. Do not build again because of them.
+            // The build command can write files in the watched folders. Do not build again because of these files.
             let built = Files::read(&self.roots).await;
             for output in changes.add(seen.differences(&built)) {
                 if changes.is_new_output(&output) {
@@ -188,7 +189,7 @@ async fn read(stream: impl AsyncRead + Unpin, shown: bool) -> Vec<String> {
     read
 }
 
-/// Returns the part of a build's output that says why it failed.
+/// Returns the part of a failed build's output that describes the cause.
 fn excerpt(lines: &[String]) -> String {
     let first = lines.iter().position(|line| line.starts_with("error"));
     let from = first.unwrap_or(lines.len().saturating_sub(REPORTED));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json, value::RawValue};
 
-/// A message whose values stay as they were written.
+/// A message whose values keep their original JSON text.
 #[derive(Clone, Debug)]
 pub(super) struct Message(BTreeMap<String, Box<RawValue>>);
 
@@ -17,7 +17,7 @@ pub(super) enum Kind {
 }
 
 impl Message {
-    /// Returns `None` if the line is not a JSON-RPC message.
+    /// Parses a line. Returns `None` if the line is not a JSON-RPC message.
     pub(super) fn read(line: &str) -> Option<Self> {
         let message = Self(serde_json::from_str(line).ok()?);
         message.0.contains_key("jsonrpc").then_some(message)
@@ -41,7 +41,7 @@ impl Message {
 
     /// Sets a member of the message.
     pub(super) fn set(&mut self, name: &str, value: &Value) {
-        // A JSON value is always valid JSON.
+        // A `Value` can always be converted to JSON text.
         if let Ok(value) = serde_json::value::to_raw_value(value) {
             self.0.insert(name.to_owned(), value);
         }
@@ -65,7 +65,7 @@ pub(super) fn notification(method: &str, params: &Value) -> String {
 
 /// Returns an error response. `id` is JSON text.
 pub(super) fn error(id: &str, message: &str) -> String {
-    // The code is in the range that JSON-RPC leaves to implementations.
+    // JSON-RPC reserves the range of this code for implementations.
     json!({"jsonrpc": "2.0", "id": parsed(id), "error": {"code": -32000, "message": message}}).to_string()
 }
 

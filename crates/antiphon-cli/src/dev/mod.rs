@@ -1,4 +1,5 @@
-//! `antiphon dev`: builds a server when its sources change, and replaces it behind an open connection.
+//! `antiphon dev`: builds a server when its sources change. The new server replaces the running server while the
+//! connection to the host stays open.
 
 mod build;
 mod message;
@@ -70,7 +71,7 @@ impl Dev {
     pub(crate) async fn run(self, _: &App) -> Result<Outcome> {
         tokio::select! {
             ended = self.serve() => ended,
-            // This drops the processes, which kills them.
+            // The other branches are dropped, and the drop kills their processes.
             () = shutdown_signal() => Ok(Outcome::Interrupted),
             () = hangup() => Ok(Outcome::Interrupted),
         }
@@ -101,7 +102,8 @@ impl Dev {
         }
         let is_terminal = std::io::stdin().is_terminal();
         if self.studio && is_terminal {
-            // No host is connected: the studio is the host. It waits for a limited time, so build first.
+            // No host is connected, because the studio is the host. The studio waits only for a limited time, so build
+            // before the studio starts.
             if let Err(why) = build.build().await {
                 eprintln!("antiphon dev: {}", why.lines().next().unwrap_or_default());
             }
@@ -122,7 +124,8 @@ impl Dev {
         Ok(Outcome::Done)
     }
 
-    /// Returns the command line of `antiphon dev` without the studio, for the studio.
+    /// Returns the command line of `antiphon dev` without the option `--studio`. The studio runs this command as its
+    /// server.
     fn again(&self) -> Result<String> {
         let path = |path: &PathBuf| path.to_string_lossy().into_owned();
         let mut words = vec![own_program()?, "dev".to_owned(), "--build".to_owned(), self.build.clone()];

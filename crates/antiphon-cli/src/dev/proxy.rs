@@ -1,7 +1,7 @@
 //! Keeps a listener open, and forwards its HTTP requests to the current server process.
 //!
-//! Requests are forwarded one by one, and not whole connections. So a client can keep its connection while the server
-//! behind it is replaced.
+//! The proxy forwards single requests and not whole connections. So a client can keep its connection open while the
+//! server process is replaced.
 
 use std::{net::SocketAddr, pin::Pin, process::Stdio, sync::Arc, time::Duration};
 
@@ -24,7 +24,7 @@ use super::{
     server::{Group, Program},
 };
 
-/// The maximum time until a new server listens.
+/// The maximum time until a new server listens for connections.
 const START: Duration = Duration::from_mins(1);
 /// The time between two attempts to connect to a new server.
 const RETRY: Duration = Duration::from_millis(50);
@@ -35,16 +35,16 @@ const DRAIN: Duration = Duration::from_secs(10);
 /// The maximum size of a request, in bytes.
 const LARGEST: usize = 64 * 1024 * 1024;
 
-/// Headers that belong to one connection. The client sets the length of a request again.
+/// Headers that belong to one connection. The HTTP client of the proxy sets the length of a request again.
 const OF_CONNECTION: [header::HeaderName; 4] =
     [header::CONNECTION, header::TRANSFER_ENCODING, header::UPGRADE, header::CONTENT_LENGTH];
 
-/// Where requests go.
+/// The target of requests.
 #[derive(Clone, Debug)]
 enum Target {
     /// The server is built or started. Requests wait.
     Wait,
-    /// No server runs, for this reason.
+    /// No server is running. The text is the reason.
     Absent(Arc<str>),
     Server(SocketAddr),
 }
@@ -56,7 +56,7 @@ pub(super) async fn run(
     program: &Program,
 ) -> Result<()> {
     let (target, targets) = watch::channel(Target::Wait);
-    // The server gets each request on a new connection, which it can close when it is stopped.
+    // The server receives each request on a new connection, so that a stopped server can close its connections.
     let client = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0);
     let client = client.redirect(reqwest::redirect::Policy::none());
     let client = client.no_gzip().no_brotli().no_zstd().no_deflate().build()?;

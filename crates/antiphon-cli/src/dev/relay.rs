@@ -1,4 +1,4 @@
-//! The state of the connection between a host and the servers that replace each other. It performs no I/O.
+//! The state of the connection between a host and the consecutive servers. This module performs no I/O.
 
 use std::collections::BTreeMap;
 
@@ -32,19 +32,20 @@ pub(super) enum Outgoing {
 /// The state of a connection. All IDs are JSON text.
 #[derive(Debug, Default)]
 pub(super) struct Relay {
-    /// The request with which the host has begun: `initialize` or `server/discover`.
+    /// The first request of the host: `initialize` or `server/discover`.
     hello: Option<Message>,
     /// Whether the host has completed `initialize`.
     initialized: bool,
     /// The capabilities that the host has read.
     capabilities: Value,
-    /// Requests of the host without a response.
+    /// Requests of the host that have no response yet.
     pending: BTreeMap<String, Message>,
-    /// Accepted filters of subscriptions on MCP 2026-07-28.
+    /// The accepted filters of subscriptions on MCP 2026-07-28.
     subscriptions: BTreeMap<String, Value>,
     /// Requests of the host that set the state of a session: the log level and subscribed resources.
     settings: BTreeMap<String, Message>,
-    /// IDs of the server's requests, by the IDs that the host reads. Two servers can use the same ID.
+    /// The IDs that servers gave to their requests, by the IDs that the host receives. The host receives other IDs,
+    /// because two servers can use the same ID.
     asked: BTreeMap<String, String>,
     last: u64,
     /// The failed build that the next tool call returns.
@@ -75,7 +76,7 @@ impl Relay {
                 _ => {}
             },
             Some(Kind::Response { id }) => {
-                // A question of a replaced server needs no answer.
+                // If the question is from a replaced server, the answer is discarded.
                 let Some(own) = self.asked.remove(&id) else { return Vec::new() };
                 message.set_id(&own);
                 return vec![Outgoing::Server(message.line())];
@@ -85,7 +86,8 @@ impl Relay {
         vec![Outgoing::Server(line.to_owned())]
     }
 
-    /// Returns the messages to send when the server has sent a line. Returns `None` if the line is not a message.
+    /// Returns the messages to send when the server has sent a line. Returns `None` if the line is not a JSON-RPC
+    /// message.
     pub(super) fn server_sent(&mut self, line: &str) -> Option<Vec<Outgoing>> {
         let mut message = Message::read(line)?;
         match message.kind()? {
@@ -107,7 +109,7 @@ impl Relay {
                     let id = params["_meta"][SUBSCRIPTION].to_string();
                     let filter = params["notifications"].clone();
                     if self.subscriptions.insert(id, filter).is_some() {
-                        // The host has read the acknowledgment of an earlier server.
+                        // The host has already received the acknowledgment of an earlier server.
                         return Some(Vec::new());
                     }
                 }
@@ -130,7 +132,7 @@ impl Relay {
         Some(vec![Outgoing::Host(message.line())])
     }
 
-    /// Returns the request that a new server must answer before it replaces the current one.
+    /// Returns the request to which a new server must respond before it replaces the current server.
     pub(super) fn greeting(&mut self) -> Option<Greeting> {
         let mut hello = self.hello.clone()?;
         let id = self.next_id();
@@ -138,7 +140,8 @@ impl Relay {
         Some(Greeting { id, method: self.hello_method()?, hello: hello.line() })
     }
 
-    /// Returns the method of the request that a new server must answer first, if the host has begun.
+    /// Returns the method of the request to which a new server must respond first. Returns `None` if the host has sent
+    /// no request yet.
     pub(super) fn hello_method(&self) -> Option<String> {
         match self.hello.as_ref()?.kind()? {
             Kind::Request { method, .. } => Some(method),
@@ -146,12 +149,13 @@ impl Relay {
         }
     }
 
-    /// Returns whether a request of the host waits for its response. Subscriptions have none until they end.
+    /// Returns whether a request of the host waits for its response. Subscriptions do not count, because they have no
+    /// response until they end.
     pub(super) fn is_busy(&self) -> bool {
         self.pending.values().any(|request| !is_listening(request))
     }
 
-    /// Moves the connection to a new server, which has answered the greeting.
+    /// Moves the connection to a new server. The new server has responded to the greeting.
     pub(super) fn replace(&mut self) -> Vec<Outgoing> {
         self.failure = None;
         let mut out =
@@ -194,12 +198,12 @@ impl Relay {
         vec![Outgoing::Host(message::notification("notifications/message", &params))]
     }
 
-    /// Forgets the failed build, because a later one succeeded.
+    /// Clears the failed build, because a later build succeeded.
     pub(super) fn succeed(&mut self) {
         self.failure = None;
     }
 
-    /// Ends all requests, because their server has stopped. Subscriptions wait for the next server.
+    /// Ends all requests of the host, because their server has stopped. Subscriptions continue with the next server.
     pub(super) fn end_requests(&mut self, why: &str) -> Vec<Outgoing> {
         let mut out = Vec::new();
         self.pending.retain(|id, request| {
@@ -216,7 +220,7 @@ impl Relay {
         out
     }
 
-    /// Keeps the parts of a request and its response that the next server needs.
+    /// Stores the parts of a request and its response that are needed for the next server.
     fn answered(&mut self, request: Message, response: &mut Message) {
         let (Some(Kind::Request { method, .. }), mut result) = (request.kind(), response.get("result"))
         else {
@@ -228,7 +232,8 @@ impl Relay {
         let uri = || format!("subscribed {}", request.get("params")["uri"]);
         match method.as_str() {
             "initialize" => {
-                // The lists change with the server, even if the server itself never changes them.
+                // When the server is replaced, the lists can change, even if a server never changes its lists while it
+                // runs.
                 for (capability, ..) in LISTS {
                     if let Some(Value::Object(declared)) = result["capabilities"].get_mut(capability) {
                         declared.insert("listChanged".to_owned(), json!(true));
@@ -238,7 +243,7 @@ impl Relay {
                 self.capabilities = result["capabilities"].clone();
                 self.hello = Some(request);
             }
-            // A host can ask this first, and then use a session.
+            // A host can send `server/discover` first, and then use a session.
             "server/discover" if !self.in_session() => {
                 self.capabilities = result["capabilities"].clone();
                 self.hello = Some(request);
@@ -252,13 +257,14 @@ impl Relay {
             "resources/unsubscribe" => {
                 self.settings.remove(&uri());
             }
-            // A host of MCP 2026-07-28 can use a server without a handshake. Use the `_meta` of its request for one.
+            // A host of MCP 2026-07-28 can use a server without a handshake. Create the handshake for the next server
+            // from the `_meta` of this request.
             _ if self.hello.is_none() => self.hello = discover(&request),
             _ => {}
         }
     }
 
-    /// Forgets a request that one side has cancelled.
+    /// Removes a request that the host or the server has cancelled.
     fn withdraw(&mut self, id: &str) {
         self.pending.remove(id);
         self.subscriptions.remove(id);
@@ -284,7 +290,8 @@ pub(super) struct Greeting {
     pub(super) hello: String,
 }
 
-/// Returns a `server/discover` request with the `_meta` of another request, if that one names its protocol revision.
+/// Returns a `server/discover` request with the `_meta` of another request. Returns `None` if the other request does
+/// not name its protocol revision.
 fn discover(request: &Message) -> Option<Message> {
     let mut meta = request.get("params")["_meta"].clone();
     meta.get(REVISION)?;

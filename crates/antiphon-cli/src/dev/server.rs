@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context as _, Result};
 use tokio::process::{Child, Command};
 
-/// The variable from which servers read their encryption keys.
+/// The environment variable from which servers read their encryption keys.
 const KEYS: &str = "ANTIPHON_KEYS";
 
 /// The settings that all processes of a server share.
@@ -16,12 +16,12 @@ const KEYS: &str = "ANTIPHON_KEYS";
 pub(super) struct Program {
     folder: PathBuf,
     keys: String,
-    /// Copies of programs, on systems that cannot replace a running program.
+    /// The folder for copies of programs, on systems that cannot replace a running program.
     copies: Option<tempfile::TempDir>,
 }
 
 impl Program {
-    /// Uses the keys of the environment, or a random key.
+    /// Creates the settings, with the encryption keys from the environment or a random key.
     pub(super) fn new(folder: &Path) -> Result<Self> {
         let keys = match std::env::var(KEYS) {
             Ok(keys) => keys,

@@ -20,16 +20,16 @@ use super::{
     server::{Group, Program},
 };
 
-/// The maximum time for a new server to answer the handshake.
+/// The maximum time until a new server responds to the handshake.
 const HANDSHAKE: Duration = Duration::from_mins(1);
-/// How long a new server waits for the requests that run in the previous one.
+/// How long a new server waits until the previous server has completed its requests.
 const DRAIN: Duration = Duration::from_secs(2);
-/// How long requests can run after the host has closed its side.
+/// How long requests can continue after the host has closed its side of the connection.
 const CLOSE: Duration = Duration::from_secs(5);
 /// How long a server can take to exit after its input is closed.
 const EXIT: Duration = Duration::from_secs(3);
 
-/// Relays until the host closes its side.
+/// Relays messages until the host closes its side of the connection.
 pub(super) async fn run(mut builds: mpsc::Receiver<Event>, program: &Program) {
     let mut host = lines(tokio::io::stdin());
     let (output, written) = writer(tokio::io::stdout());
@@ -42,12 +42,12 @@ pub(super) async fn run(mut builds: mpsc::Receiver<Event>, program: &Program) {
         next: Next::None,
         start_failed: false,
     };
-    // The builds end when `builds` is dropped, and `antiphon dev` ends with them. So `builds` lives until the last
-    // message is written.
+    // When `builds` is dropped, the builds end, and `antiphon dev` ends. So `builds` lives until the last message is
+    // written.
     connection.run(&mut host, &mut builds).await;
     let Connection { host: output, server, .. } = connection;
     drop(output);
-    // The host can have stopped to read.
+    // The host may have stopped reading, so wait only for a limited time.
     let _ = timeout(EXIT, written).await;
     if let Some(server) = server {
         server.end().await;
@@ -59,24 +59,26 @@ struct Connection<'a> {
     relay: Relay,
     host: mpsc::UnboundedSender<String>,
     server: Option<Process>,
-    /// Why no server runs. `None` while the first one is built or started: then requests wait.
+    /// The reason why no server is running. `None` while the first server is built or started. During that time,
+    /// requests wait.
     absent: Option<String>,
     next: Next,
-    /// Whether the last server did not start. Then the same program is started again after the next build, because the
-    /// cause can be outside the program.
+    /// Whether the last server failed to start. If it failed, the same program is started again after the next build,
+    /// because the cause can be outside the program.
     start_failed: bool,
 }
 
-/// The server that will replace the current one.
+/// The server that will replace the current server.
 enum Next {
     None,
     Starting {
         starting: Pin<Box<dyn Future<Output = Result<Process, String>> + Send>>,
         command: Vec<String>,
-        /// The method of the request that the server must answer.
+        /// The method of the request to which the server must respond.
         greeted: Option<String>,
     },
-    /// It replaces the current server when that one has no running requests, or at this time.
+    /// The server is ready. The new server replaces the current server when the current server has no running
+    /// requests, or at this time.
     Ready {
         process: Process,
         command: Vec<String>,
@@ -92,7 +94,7 @@ enum Happened {
     Build(Option<Event>),
     Started(Result<Process, String>),
     Drained,
-    /// The host has closed its side, and the running requests have had their time.
+    /// The host has closed its side of the connection, and the time for running requests is over.
     Closed,
 }
 
@@ -153,14 +155,14 @@ impl Connection<'_> {
             (Some(Kind::Request { id, .. }), Some(why)) => {
                 let _ = self.host.send(message::error(&id, why));
             }
-            // No server gets this message, but it can change the state of the connection.
+            // No server receives this message, but the message can change the state of the connection.
             _ => drop(self.relay.host_sent(line)),
         }
     }
 
     fn build(&mut self, event: Event) {
         match event {
-            // While a server is built, requests wait for it.
+            // While a server is built, requests wait for this server.
             Event::Started => self.absent = None,
             Event::Failed(why) => self.fail(&why),
             Event::Built(Built { command, is_new }) => {
@@ -189,7 +191,7 @@ impl Connection<'_> {
         self.fail(&format!("the new server did not start: {why}"));
     }
 
-    /// Starts a server that replaces the current one when it is ready.
+    /// Starts a server. When the new server is ready, it replaces the current server.
     fn start(&mut self, command: Vec<String>) {
         let greeting = self.relay.greeting();
         let greeted = greeting.as_ref().map(|greeting| greeting.method.clone());
@@ -217,7 +219,7 @@ impl Connection<'_> {
             return;
         };
         if greeted != self.relay.hello_method() {
-            // The host has sent its handshake, or another one, in the meantime.
+            // The host has sent a handshake in the meantime.
             return self.start(command);
         }
         let previous = self.server.replace(process);
@@ -245,7 +247,7 @@ impl Connection<'_> {
 
     fn send(&self, out: Vec<Outgoing>) {
         for send in out {
-            // A side that has closed is noticed when it is read.
+            // An error is ignored here, because a closed side is detected by the next read.
             let _ = match (send, &self.server) {
                 (Outgoing::Host(line), _) => self.host.send(line),
                 (Outgoing::Server(line), Some(server)) => server.input.send(line),
@@ -273,7 +275,7 @@ async fn next_server(next: &mut Next) -> Happened {
     }
 }
 
-/// Waits until a time, if there is one.
+/// Waits until this time. Without a time, waits forever.
 async fn passed(time: Option<Instant>) {
     match time {
         Some(time) => tokio::time::sleep_until(time).await,
@@ -298,7 +300,7 @@ impl Process {
         Ok(Self { group, input, output: lines(output) })
     }
 
-    /// Closes the input, and waits until the process exits. Kills it after a timeout.
+    /// Closes the input of the process, and waits until the process exits. Kills the process after a timeout.
     async fn end(self) -> Option<ExitStatus> {
         let Self { mut group, input, output } = self;
         drop((input, output));

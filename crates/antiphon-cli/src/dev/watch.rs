@@ -7,9 +7,9 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-/// The time between two looks at the files.
+/// The interval between two checks of the files.
 const INTERVAL: Duration = Duration::from_millis(300);
-/// A file that changes during this number of builds in a row is written by the build command.
+/// If a file changes during this number of consecutive builds, it is assumed that the build command writes this file.
 const OUTPUT: u32 = 3;
 
 /// The watched files, with modification time and size.
@@ -30,8 +30,8 @@ impl Files {
         read.await.unwrap_or_default()
     }
 
-    /// Waits until files differ from this state, and stay unchanged for one interval. Returns the new state, and a
-    /// changed file.
+    /// Waits until at least one file differs from this state, and all files stay unchanged for one interval. Returns
+    /// the new state, and a changed file.
     pub(super) async fn changed(&self, roots: &[PathBuf]) -> (Self, PathBuf) {
         let mut last: Option<Self> = None;
         loop {
@@ -46,7 +46,7 @@ impl Files {
         }
     }
 
-    /// Returns the files that differ.
+    /// Returns the files that differ between the two states.
     pub(super) fn differences(&self, other: &Self) -> BTreeSet<PathBuf> {
         let paths = self.0.keys().chain(other.0.keys());
         paths.filter(|path| self.0.get(*path) != other.0.get(*path)).cloned().collect()
@@ -78,12 +78,12 @@ impl Files {
     }
 }
 
-/// The files that changed during the last build, each with the number of builds in a row.
+/// The files that changed during the last build, each with the number of consecutive builds during which it changed.
 #[derive(Debug, Default)]
 pub(super) struct ChangedDuringBuilds(BTreeMap<PathBuf, u32>);
 
 impl ChangedDuringBuilds {
-    /// Adds the changes of one build. Returns the files that the build command writes.
+    /// Adds the files that changed during one build. Returns the files that the build command writes.
     pub(super) fn add(&mut self, changed: BTreeSet<PathBuf>) -> Vec<PathBuf> {
         let last = std::mem::take(&mut self.0);
         for path in changed {
@@ -94,7 +94,7 @@ impl ChangedDuringBuilds {
         outputs.map(|(path, _)| path.clone()).collect()
     }
 
-    /// Returns whether the last build was the first one that showed that the build command writes this file.
+    /// Returns whether the last build was the first build that showed that the build command writes this file.
     pub(super) fn is_new_output(&self, path: &Path) -> bool {
         self.0.get(path) == Some(&OUTPUT)
     }

@@ -30,7 +30,7 @@ use crate::{
 /// Timeout to connect to a server, and to list its items. `npx` can need time to download the server.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// A model that is declared but never called, because doctor calls no tool.
+/// A model that is declared but never called, because `antiphon doctor` does not call tools.
 #[derive(Debug)]
 struct Nobody;
 
@@ -44,7 +44,7 @@ impl Model for Nobody {
     }
 }
 
-/// The first line that a program wrote to standard output, and that is not an MCP message.
+/// The first line on the standard output of a program that is not an MCP message.
 type Stray = Arc<Mutex<Option<StrayOutput>>>;
 
 /// Returns a host without capabilities that stores stray output in `stray`.
@@ -72,7 +72,7 @@ pub(crate) async fn gather(app: &App, server: &str, reach: &ConnectionArgs) -> R
     let kind = kind.kind()?;
     let stray = Stray::default();
     for choice in ProtocolChoice::value_variants() {
-        // Test each revision, unless the user selected one.
+        // Test each revision, unless the user selected a revision.
         if reach.revision.is_some_and(|selected| selected != *choice) {
             continue;
         }
@@ -81,7 +81,7 @@ pub(crate) async fn gather(app: &App, server: &str, reach: &ConnectionArgs) -> R
         let (attempt, connection) = attempt(&endpoint, url_of(kind), choice.version(), host).await;
         report.attempts.push(attempt);
         let Some(connection) = connection else { continue };
-        // The newest revision is tried first.
+        // The newest revision is tried first, so the first successful attempt has the newest revision.
         if report.declared.is_none() {
             report.declared = Some(declared(&connection).await);
             let bare = tools_for(&endpoint, bare_host(&stray).with_lifecycle(lifecycle)).await;
@@ -98,7 +98,7 @@ pub(crate) async fn gather(app: &App, server: &str, reach: &ConnectionArgs) -> R
     Ok(report)
 }
 
-/// Collects what a host with this profile reads of a server.
+/// Collects the facts about a server that a host with this profile receives.
 pub(crate) async fn gather_as(
     app: &App,
     server: &str,
@@ -175,7 +175,7 @@ async fn attempt(
     }
 }
 
-/// Returns the root cause of an error. The errors above it only name the operation that failed.
+/// Returns the root cause of an error. The other errors in the chain only name the operation that failed.
 fn cause(error: &HostError) -> String {
     let mut cause: &(dyn std::error::Error + 'static) = error;
     let mut above = None;
@@ -184,7 +184,7 @@ fn cause(error: &HostError) -> String {
         cause = next;
     }
     match above {
-        // A line of output does not say what failed.
+        // A line of output alone does not describe the failed operation.
         Some(above) if cause.is::<StrayOutput>() => format!("{above}: {cause}"),
         _ => cause.to_string(),
     }
@@ -218,7 +218,7 @@ async fn declared(connection: &Connection) -> Declared {
             Ok(resources) => declared.resources = resources.len(),
             Err(error) => declared.unlisted.push(("resources", error)),
         }
-        // No capability declares templates, so a server can lack this method.
+        // No capability declares resource templates, so a server possibly does not support this method.
         declared.templates = listed(connection.resource_templates()).await.map_or(0, |it| it.len());
     }
     declared
@@ -227,7 +227,7 @@ async fn declared(connection: &Connection) -> Declared {
 async fn listed<T>(listing: impl Future<Output = antiphon_host::Result<Vec<T>>>) -> Result<Vec<T>, String> {
     match timeout(PATIENCE, listing).await {
         Ok(Ok(items)) => Ok(items),
-        // The error can contain a line that the program printed. Users share reports, so remove secrets.
+        // The error can contain a line of the program's output. Users share reports, so remove secrets.
         Ok(Err(error)) => Err(secrets::in_output(&format!("{:#}", anyhow::Error::from(error)))),
         Err(_) => Err(format!("no response within {PATIENCE:?}")),
     }

@@ -53,7 +53,7 @@ impl Doctor {
                     let findings = check(&report);
                     (report, findings)
                 }
-                // If one of several servers cannot be checked, report that and check the others.
+                // If one of several servers cannot be checked, report this failure and check the other servers.
                 Err(error) if self.servers.len() > 1 => {
                     let report = Report { server: server.clone(), ..Report::default() };
                     (report, vec![Finding::new(Level::Problem, format!("{error:#}"))])
@@ -80,7 +80,7 @@ impl Doctor {
     }
 }
 
-/// Parses the name of a host.
+/// Returns the profile of the host with this name.
 fn profile(name: &str) -> Result<HostProfile, String> {
     let mut profiles = HostProfile::ALL.iter().copied();
     profiles.find(|profile| profile.name() == name).ok_or_else(|| {
@@ -112,7 +112,7 @@ fn text(report: &Report, findings: &[Finding]) -> String {
         lines.push(format!("  {}", declared.title));
     }
     for finding in findings {
-        // Findings can contain text of the server, so `first_line` cleans them.
+        // Findings can contain text from the server, so `first_line` makes this text safe to print.
         lines.push(format!("  {:8} {}", finding.level.name(), print::first_line(&finding.message)));
         lines.extend(
             finding.message.lines().skip(1).map(|line| format!("  {:8} |{}", "", print::clean(line))),

@@ -1,4 +1,4 @@
-//! The facts about a server. `checks` evaluates them.
+//! The facts about a server. The module `checks` evaluates these facts.
 
 use std::time::Duration;
 
@@ -16,13 +16,14 @@ pub(crate) struct Report {
     /// The names of the tools that the server lists for a host without capabilities.
     pub(crate) bare_tools: Option<Vec<String>>,
     pub(crate) web: Option<Web>,
-    /// A line that the program wrote to standard output, and that is not an MCP message.
+    /// A line on the program's standard output that is not an MCP message.
     pub(crate) stray: Option<String>,
-    /// The host whose capabilities were declared. Then `declared` is the list that this host reads.
+    /// The host for which the report was requested. If it is set, `declared` contains the items that this host
+    /// receives.
     pub(crate) host: Option<SeenBy>,
 }
 
-/// A host that a server was described for.
+/// A host for which the report about a server was requested.
 #[derive(Clone, Debug)]
 pub(crate) struct SeenBy {
     pub(crate) profile: HostProfile,
@@ -43,7 +44,7 @@ pub(crate) struct Attempt {
     pub(crate) capabilities: Value,
 }
 
-/// Why a connection failed.
+/// The reason why a connection failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// The server requires authentication.
@@ -65,7 +66,7 @@ pub(crate) struct Declared {
     pub(crate) prompts: usize,
     pub(crate) resources: usize,
     pub(crate) templates: usize,
-    /// Capabilities that the server declares but does not list, each with the error.
+    /// Capabilities that the server declares but whose items could not be listed, each with the error.
     pub(crate) unlisted: Vec<(&'static str, String)>,
 }
 

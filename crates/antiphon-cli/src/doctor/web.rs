@@ -38,7 +38,7 @@ pub(crate) async fn probe(url: &str, definition: &Definition, reach: &Connection
 
 const SESSION: &str = "mcp-session-id";
 
-/// Ends the session, if the response started one.
+/// Ends the session, if the response started a session.
 async fn end(
     client: &Client,
     url: &str,

@@ -1,11 +1,12 @@
-//! Describes the capabilities of a server in words.
+//! Describes the capabilities of a server as text.
 
 use antiphon_host::{Connection, ServerInfo};
 use serde_json::{Value, json};
 
 use crate::print;
 
-/// The numbers of a server's items. `None` if the server does not offer them or listing them failed.
+/// The numbers of a server's items. A number is `None` if the server does not offer such items, or if the server could
+/// not list them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) tools: Option<usize>,
@@ -95,7 +96,7 @@ pub(crate) fn capabilities(capabilities: &Value) -> Vec<String> {
 /// The extension for tasks.
 pub(crate) const TASKS: &str = "io.modelcontextprotocol/tasks";
 
-/// The name under which the host reports the tasks of MCP 2025-11-25. The SDK does not support them.
+/// The name under which the host reports the tasks of MCP 2025-11-25. The SDK does not support these tasks.
 pub(crate) const LEGACY_TASKS: &str = "antiphon/tasks";
 
 fn names(object: &Value) -> Vec<String> {

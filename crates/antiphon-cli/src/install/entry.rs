@@ -7,10 +7,10 @@ use serde_json::{Map, Value, json};
 use super::host::{HostName, Layout};
 use crate::config::Definition;
 
-/// The time limit of goose for a request, in seconds. It is the default of goose.
+/// The time limit for requests in entries for goose, in seconds. This value is the default of goose.
 const GOOSE_TIMEOUT: u32 = 300;
 
-/// Returns the entry of a server, in the form of a host.
+/// Returns the entry of a server, in the form that the host reads.
 pub(crate) fn entry(host: HostName, layout: Layout, name: &str, server: &Definition) -> Value {
     match (&server.url, &server.command) {
         (Some(url), _) => remote(host, layout, name, url, map(&server.headers)),
@@ -75,7 +75,7 @@ fn program(host: HostName, layout: Layout, name: &str, command: &str, server: &D
             ("name", text(name)),
             ("description", text(name)),
             ("cmd", text(command)),
-            // goose requires the list.
+            // goose requires the list of arguments.
             ("args", Some(json!(args))),
             ("envs", env),
             ("timeout", Some(json!(GOOSE_TIMEOUT))),
@@ -90,7 +90,8 @@ fn program(host: HostName, layout: Layout, name: &str, command: &str, server: &D
     }
 }
 
-/// opencode 2 has `disabled` instead of `enabled`.
+/// Returns the member `enabled` of an entry for opencode. opencode 2 uses `disabled` instead, so the entry has no such
+/// member.
 fn is_enabled(layout: Layout) -> Option<Value> {
     (layout != Layout::Opencode2).then(|| json!(true))
 }
@@ -104,8 +105,8 @@ fn members<const N: usize>(members: [(&str, Option<Value>); N]) -> Value {
     Value::Object(present.collect::<Map<_, _>>())
 }
 
-/// Reads the address or the command of an entry. Returns `None` for entries without one, such as the extensions that
-/// goose contains.
+/// Reads the address or the command of an entry. Returns `None` for entries without an address and a command, such as
+/// the built-in extensions of goose.
 pub(crate) fn read(entry: &Value) -> Option<Definition> {
     let texts = |value: &Value| -> Vec<String> {
         value.as_array().into_iter().flatten().filter_map(Value::as_str).map(ToOwned::to_owned).collect()

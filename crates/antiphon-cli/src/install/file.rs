@@ -18,7 +18,7 @@ use super::{
 pub(crate) struct ConfigFile {
     /// The path that the host reads.
     path: PathBuf,
-    /// The file that a link at `path` leads to, or `path`.
+    /// If `path` is a symbolic link, the target of the link. Otherwise, the same as `path`.
     target: PathBuf,
     /// The text, or `None` if the file does not exist.
     text: Option<String>,
@@ -26,7 +26,8 @@ pub(crate) struct ConfigFile {
 
 impl ConfigFile {
     pub(crate) fn read(path: PathBuf) -> Result<Self> {
-        // A rename replaces a link and not its file, so the edit needs the path of the file.
+        // A rename would replace the symbolic link and not the linked file, so the edit needs the path of the linked
+        // file.
         let target = if path.is_symlink() {
             path.canonicalize().with_context(|| unreadable(&path))?
         } else {
@@ -44,7 +45,7 @@ impl ConfigFile {
         self.text.is_some()
     }
 
-    /// Returns whether the folder of the file exists. Without it, the host was never started.
+    /// Returns whether the folder of the file exists. If the folder does not exist, the host was never started.
     pub(crate) fn has_folder(&self) -> bool {
         self.target.parent().is_some_and(Path::is_dir)
     }
@@ -75,7 +76,7 @@ impl ConfigFile {
             fs::set_permissions(new.path(), permissions).with_context(unwritable)?;
         }
         new.as_file().sync_all().with_context(unwritable)?;
-        // Hosts also write their files. A rename would drop such a change.
+        // Hosts also write this file. If a host has changed the file meanwhile, a rename would discard the change.
         if self::text(&self.target).with_context(unwritable)? != self.text {
             bail!("{shown} was not changed: another program wrote it at the same time; try again");
         }
@@ -96,15 +97,15 @@ fn text(path: &Path) -> io::Result<Option<String>> {
     }
 }
 
-/// Creates a temporary file. Only the user can read a new file, because it can contain secrets. A file of a project is
-/// for all users of the folder.
+/// Creates a temporary file. If the configuration file is new, only the user can read it, because the file can contain
+/// secrets. A file in a project is readable for all users of the folder.
 fn temporary(folder: &Path, scope: Scope) -> io::Result<tempfile::NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".antiphon-");
     #[cfg(unix)]
     if scope == Scope::Project {
         use std::os::unix::fs::PermissionsExt as _;
-        // The system removes the bits of the umask.
+        // The operating system removes the permissions in the umask.
         builder.permissions(fs::Permissions::from_mode(0o666));
     }
     #[cfg(not(unix))]

@@ -1,4 +1,4 @@
-//! The hosts: where each keeps its configuration, and in which form.
+//! The supported hosts, with the place and the form of their configuration files.
 //!
 //! The page "Connect a client" of the documentation lists the source and the date of each form.
 
@@ -48,18 +48,18 @@ pub(crate) enum Scope {
     Project,
 }
 
-/// The form of entries in a file. Two hosts changed theirs.
+/// The form of entries in a configuration file. Two hosts have changed their form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
     Usual,
-    /// opencode 2 has `mcp.servers` instead of `mcp`. It also reads the form of opencode 1.
+    /// opencode 2 uses `mcp.servers` instead of `mcp`. opencode 2 can also read the form of opencode 1.
     Opencode2,
-    /// Windsurf has `serverUrl` instead of the `url` of Devin Desktop.
+    /// Windsurf uses `serverUrl`. Devin Desktop uses `url`.
     Windsurf,
 }
 
 impl HostName {
-    /// Returns the name that users know.
+    /// Returns the name of the host for users.
     pub(crate) fn title(self) -> &'static str {
         match self {
             Self::ClaudeCode => "Claude Code",
@@ -75,7 +75,7 @@ impl HostName {
         }
     }
 
-    /// Returns the name on the command line.
+    /// Returns the name of the host on the command line.
     pub(crate) fn id(self) -> String {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
@@ -91,7 +91,7 @@ impl HostName {
     pub(crate) fn layout(self, path: &Path, file: &Value) -> Layout {
         let servers = file.pointer("/mcp/servers");
         match self {
-            // A server of opencode 1 with the name `servers` has a type.
+            // In the form of opencode 1, `servers` can be the name of a server. Such a server has a type.
             Self::Opencode if servers.is_some_and(|it| it.is_object() && !it["type"].is_string()) => {
                 Layout::Opencode2
             }
@@ -100,7 +100,7 @@ impl HostName {
         }
     }
 
-    /// Returns the members that lead to the list of servers.
+    /// Returns the names of the members that lead to the list of servers.
     pub(crate) fn keys(self, layout: Layout) -> &'static [&'static str] {
         match self {
             Self::VsCode => &["servers"],
@@ -113,7 +113,7 @@ impl HostName {
         }
     }
 
-    /// Returns the name of an entry. goose finds its entries by the name in lower case.
+    /// Returns the key of an entry. goose looks up entries by the name in lower case.
     pub(crate) fn key(self, name: &str) -> String {
         if self == Self::Goose { name.to_lowercase() } else { name.to_owned() }
     }
@@ -178,7 +178,7 @@ impl HostName {
         })
     }
 
-    /// Returns the next step of the user in the host.
+    /// Returns a text that describes the next step of the user in the host.
     pub(crate) fn next(self, scope: Scope) -> &'static str {
         match (self, scope) {
             (Self::ClaudeCode, Scope::User) => "start a new session of Claude Code. `/mcp` lists its servers",
@@ -200,7 +200,7 @@ impl HostName {
     }
 }
 
-/// opencode reads `opencode.json` and `opencode.jsonc`.
+/// Returns the configuration file of opencode: `opencode.jsonc` or `opencode.json`.
 fn opencode(folder: &Path) -> PathBuf {
     let (json, jsonc) = (folder.join("opencode.json"), folder.join("opencode.jsonc"));
     if jsonc.is_file() && !json.is_file() { jsonc } else { json }
@@ -225,7 +225,7 @@ impl Folders {
     }
 }
 
-/// Returns the folder of an environment variable. Hosts ignore relative paths.
+/// Returns the folder in an environment variable. Relative paths are ignored, because hosts ignore them.
 fn folder(variable: &str) -> Option<PathBuf> {
     std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute())
 }

@@ -119,7 +119,7 @@ impl Install {
                 return Err(Misused(message).into());
             }
         };
-        // The output does not contain the secrets of the entry.
+        // The secrets of the entry are masked in the output.
         let masked = entry::entry(host, place.layout, &name, &masked(&server));
         let fragment = fragment(host, keys, &name, &masked);
         if change != Change::Unchanged {
@@ -193,7 +193,8 @@ impl Install {
         if !self.header.is_empty() && server.url.is_none() {
             return Err(Misused("`--header` is for URLs; a program takes `--env`".into()).into());
         }
-        // A host starts the program in another folder. In a project, an absolute path would fit one computer only.
+        // A host starts the program in another folder, so the path must be absolute. In a project file, an absolute
+        // path would be valid on only one computer.
         if let Some(program) = &mut server.command
             && scope == Scope::User
             && program.contains(std::path::MAIN_SEPARATOR)

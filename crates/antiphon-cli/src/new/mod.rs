@@ -93,7 +93,7 @@ fn source(path: &Path, project: &Path) -> Result<PathBuf> {
         let path = path.display();
         Misused(format!("{path} does not contain Antiphon's source: the folder `crates/antiphon` is missing"))
     })?;
-    // Both paths must be canonical. If only one follows links, they share no prefix.
+    // Both paths must be canonical. If only one of the paths is resolved through links, the paths share no prefix.
     let (parent, name) = (project.parent().unwrap_or(project), project.file_name().unwrap_or_default());
     let project = parent.canonicalize().unwrap_or_else(|_| parent.to_owned()).join(name);
     Ok(project::relative(&project, &source))

@@ -78,7 +78,7 @@ impl Project<'_> {
     }
 }
 
-/// Returns the required version: `0.1` matches all 0.1.x.
+/// Returns the version requirement for Antiphon, such as `0.1`, which matches all versions 0.1.x.
 fn version() -> &'static str {
     concat!(env!("CARGO_PKG_VERSION_MAJOR"), ".", env!("CARGO_PKG_VERSION_MINOR"))
 }
@@ -121,7 +121,7 @@ mod tests {
         }
     }
 
-    /// The workspace compiles and tests the example, so this test proves that new projects compile.
+    /// The workspace compiles and tests the example project. So this test ensures that new projects compile.
     #[test]
     fn example_is_what_the_template_creates() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/new-project");
@@ -135,7 +135,8 @@ mod tests {
                 }
             }
         }
-        // The names of the dependencies are the same. Versions and features are those of the workspace.
+        // The names of the dependencies must be equal. The versions and features in the example come from the
+        // workspace.
         let names = |manifest: &str, table: &str| -> Vec<String> {
             let manifest: toml::Table = manifest.parse().unwrap();
             manifest[table].as_table().unwrap().keys().cloned().collect()

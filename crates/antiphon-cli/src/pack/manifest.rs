@@ -20,12 +20,13 @@ pub(crate) struct Binary {
     pub(crate) path: PathBuf,
     /// The path in the bundle.
     pub(crate) entry: String,
-    /// The platform of the program, as manifests name it: `linux`, `darwin` or `win32`.
+    /// The platform of the program, with its name in manifests: `linux`, `darwin` or `win32`.
     pub(crate) platform: &'static str,
 }
 
 impl Binary {
-    /// Finds the platform by the first bytes of the file, because the program can be built for another platform.
+    /// Creates a `Binary`. The first bytes of the file determine the platform, because the program can be built for
+    /// another platform.
     pub(crate) fn new(path: PathBuf, name: &str, head: &[u8]) -> Self {
         let own = if cfg!(windows) {
             "win32"
@@ -45,7 +46,7 @@ impl Binary {
     }
 }
 
-/// The project of a bundle: the table `package` of `Cargo.toml`, and `server.json` if there is one.
+/// The project of a bundle: the table `package` of `Cargo.toml`, and `server.json` if this file exists.
 #[derive(Debug)]
 pub(crate) struct Project {
     pub(crate) name: String,
@@ -79,7 +80,7 @@ impl Project {
             let message = "`Cargo.toml` has no package; run the command in the folder of a package";
             return Err(Misused(message.into()).into());
         };
-        // The version of a workspace is not in this file.
+        // If the version is inherited from a workspace, it is not in this file.
         let version = match (cargo["version"].as_str(), server["version"].as_str()) {
             (Some(own), Some(other)) if own != other => {
                 let message = format!(
@@ -129,7 +130,7 @@ impl Project {
         open.map(warning).collect()
     }
 
-    /// Returns the manifest. Members that the project does not have are left out.
+    /// Returns the manifest. Members for which the project has no value are omitted.
     pub(crate) fn manifest(&self, binary: &Binary, icon: Option<&str>) -> Value {
         let text = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(ToOwned::to_owned);
         let url = |value: &Value| text(value).filter(|text| url::Url::parse(text).is_ok());
@@ -184,7 +185,7 @@ impl Project {
         items(&self.package()["packageArguments"]).iter().flat_map(fixed).collect()
     }
 
-    /// Returns the environment of the program, and the settings that the host asks the user for.
+    /// Returns the environment of the program, and the settings that the host requests from the user.
     fn environment(&self) -> (Map<String, Value>, Map<String, Value>) {
         let (mut env, mut settings) = (Map::new(), Map::new());
         for variable in items(&self.package()["environmentVariables"]) {

@@ -115,7 +115,8 @@ fn icon() -> Result<Option<Vec<u8>>> {
     }
 }
 
-/// Writes the bundle atomically. The time of its files is constant, so the same files give the same bundle.
+/// Writes the bundle atomically. The modification time of the files in the bundle is constant, so the same files
+/// produce the same bundle.
 fn write(out: &Path, manifest: &str, binary: &Binary, icon: Option<&[u8]>) -> Result<()> {
     let folder = out.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut builder = tempfile::Builder::new();
@@ -123,7 +124,7 @@ fn write(out: &Path, manifest: &str, binary: &Binary, icon: Option<&[u8]>) -> Re
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;
-        // The system removes the bits of the umask.
+        // The operating system removes the permissions in the umask.
         builder.permissions(fs::Permissions::from_mode(0o666));
     }
     let new = builder.tempfile_in(folder)?;

@@ -21,7 +21,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Answers {
     by_key: BTreeMap<String, Turns>,
-    /// How many answers of each list were used.
+    /// The number of used answers of each list.
     given: Mutex<BTreeMap<String, usize>>,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Answers {
 enum Turns {
     /// The same answer every time.
     Always(Answer),
-    /// One answer after the other.
+    /// A list of answers, which are used one after the other.
     Each(Vec<Answer>),
 }
 
@@ -64,7 +64,7 @@ impl Answers {
         Ok(Self { by_key: file.iter().map(read).collect::<Result<_, _>>()?, given: Mutex::default() })
     }
 
-    /// Returns the answer to a form, or `None` if the file has no answer or none is left.
+    /// Returns the answer to a form, or `None` if the file contains no answer or all answers are used.
     pub(super) fn shown(&self, form: &Form) -> Option<Shown> {
         let key = form.key.as_deref().filter(|key| self.by_key.contains_key(*key)).unwrap_or(OTHERS);
         let answer = match self.by_key.get(key)? {

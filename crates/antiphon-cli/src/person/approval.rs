@@ -1,4 +1,4 @@
-//! Asks the user to approve sampling requests, or to answer them in place of a model.
+//! Asks the user to approve sampling requests, or to reply in place of a model.
 
 use std::sync::{
     Arc, Mutex, PoisonError,
@@ -24,7 +24,7 @@ pub(super) struct Approving {
     person: Person,
     /// The model that replies.
     model: String,
-    /// Whether the user approved all further requests.
+    /// Whether the user has approved all further requests.
     always: AtomicBool,
 }
 
@@ -106,7 +106,7 @@ impl Approval for Approving {
     }
 }
 
-/// Rejects every sampling request.
+/// A handler that rejects every sampling request.
 pub(super) struct Nobody;
 
 impl Approval for Nobody {
@@ -119,8 +119,8 @@ impl Approval for Nobody {
     }
 }
 
-/// The user as a model. The same value must be the model and the approval of a host, because only an approval can
-/// reject a request.
+/// The user in the role of a model. A host must use the same value as its model and as its approval, because only an
+/// approval can reject a request.
 #[derive(Clone, Debug)]
 pub(super) struct ByHand {
     person: Person,
@@ -133,7 +133,7 @@ impl ByHand {
         Self { person, replies: Arc::default() }
     }
 
-    /// Shows a request to the user. Returns `None` if the user rejects it.
+    /// Shows a request to the user, and returns the user's reply. Returns `None` if the user rejects the request.
     async fn ask(&self, request: &Request) -> Option<Reply> {
         let head =
             format!("{} asks a model, for {} tokens at most:", self.person.server(), request.max_tokens);
@@ -184,7 +184,8 @@ impl Model for ByHand {
     }
 }
 
-/// Asks for the reply: the fields of a schema, a tool call, or text. Returns `None` if the user rejects the request.
+/// Asks the user for the reply: the fields of a schema, a tool call, or text. Returns `None` if the user rejects the
+/// request.
 fn answer(request: &Request) -> Asked<Option<Reply>> {
     if let Some(schema) = request.schema() {
         let fields = Field::all(&Value::Object(schema.clone()));
@@ -213,7 +214,7 @@ fn answer(request: &Request) -> Asked<Option<Reply>> {
     })
 }
 
-/// Asks for the arguments of a tool.
+/// Asks the user for the arguments of a tool call.
 fn call(tool: &ToolDefinition) -> Asked<Option<Reply>> {
     let fields = Field::all(&Value::Object(tool.input_schema.clone()));
     if fields.is_empty() {

@@ -29,7 +29,7 @@ pub(crate) async fn fill(person: &Person, message: String, fields: Vec<Field>) -
     }
 }
 
-/// Shows a message and asks for the values of `fields`. It blocks.
+/// Shows a message and asks for the values of `fields`. This function blocks the thread.
 pub(super) fn fill_in(message: &str, fields: &[Field]) -> Asked<Shown> {
     eprintln!("\n{message}");
     if fields.is_empty() {

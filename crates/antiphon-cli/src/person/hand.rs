@@ -13,7 +13,7 @@ pub(crate) fn said(text: &str) -> Reply {
     Reply::new(NAME, text)
 }
 
-/// Returns the reply with one tool call.
+/// Returns a reply with one tool call.
 pub(crate) fn called(tool: &str, input: Value) -> Reply {
     static LAST: AtomicU64 = AtomicU64::new(0);
     let id = format!("call-{}", LAST.fetch_add(1, Ordering::Relaxed) + 1);

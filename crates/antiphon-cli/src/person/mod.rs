@@ -153,7 +153,8 @@ impl Person {
         self.0.noted.lock().unwrap_or_else(PoisonError::into_inner).declined = true;
     }
 
-    /// Prints the unanswered questions, and returns the final outcome. `outcome` is the outcome without them.
+    /// Prints the unanswered questions, and returns the final outcome. `outcome` is the outcome without regard to
+    /// unanswered questions.
     pub(crate) fn outcome(&self, outcome: Outcome) -> Outcome {
         if self.terminal().is_interrupted() {
             return Outcome::Interrupted;
@@ -182,7 +183,8 @@ impl Person {
     }
 }
 
-/// Returns a host that declares the capabilities of this user and declines all questions, for listing.
+/// Returns a host for commands that only list items. The host declares the capabilities of this user, and declines all
+/// questions.
 pub(crate) fn declaring(app: &App) -> HostBuilder {
     let host = App::host()
         .with_forms(|_: Form| std::future::ready(Shown::Decline))
@@ -218,7 +220,7 @@ impl FormHandler for Asking {
     }
 }
 
-/// Clears the progress display and restores the terminal on drop.
+/// A guard that clears the progress display and restores the terminal on drop.
 pub(crate) struct Watched<'a>(pub(crate) &'a Person);
 
 impl Drop for Watched<'_> {

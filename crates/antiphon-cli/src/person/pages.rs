@@ -8,7 +8,7 @@ use url::Url;
 use super::{Person, prompt::pick, terminal::Asked};
 use crate::print::clean;
 
-/// Shows the URL, and opens it if the user agrees.
+/// A handler that shows the URL of a web page, and opens the web page if the user agrees.
 pub(super) struct Opening(pub(super) Person);
 
 const OPEN: &str = "open it in the browser";
@@ -57,7 +57,7 @@ impl PageHandler for Opening {
     }
 }
 
-/// Parses a URL, and rejects it if it is not `http` or `https`.
+/// Parses a URL. Rejects URLs whose scheme is not `http` or `https`.
 fn openable(text: &str) -> Result<Url, String> {
     let url = Url::parse(text).map_err(|error| format!("`{text}` is not a valid URL: {error}"))?;
     match (url.scheme(), url.host_str()) {

@@ -53,8 +53,8 @@ impl Prompt<'_> {
         asked(select.raw_prompt()).map(|chosen| choices.get(chosen.index).map(|choice| choice.value.clone()))
     }
 
-    /// Returns the start position of the cursor without a previous value. If the field is optional, Enter leaves it
-    /// empty.
+    /// Returns the start position of the cursor for a field without a previous value. At this position, Enter leaves
+    /// an optional field empty.
     fn undecided(&self, choices: usize) -> usize {
         if self.required { 0 } else { choices }
     }
@@ -123,12 +123,12 @@ fn help(field: &Field) -> String {
     format!("{}{kind}; Esc declines or cancels", about.unwrap_or_default())
 }
 
-/// Joins a server's text to one line, because a second line could imitate a prompt of the CLI.
+/// Joins the lines of a server's text to one line, because a second line could imitate a prompt of the CLI.
 fn one_line(text: &str) -> String {
     clean(text).replace(['\n', '\t'], " ")
 }
 
-/// Returns a value as the user types it.
+/// Returns the text that the user types for a value.
 fn written(value: &Value) -> String {
     match value {
         Value::String(text) => one_line(text),
@@ -151,7 +151,7 @@ pub(super) fn pick(question: &str, answers: Vec<&'static str>) -> Asked<&'static
     )
 }
 
-/// Asks the user to choose one of several items. Returns its position.
+/// Asks the user to choose one of several items. Returns the position of the chosen item.
 pub(super) fn choose(question: &str, items: &[String]) -> Asked<usize> {
     let items: Vec<String> = items.iter().map(|item| one_line(item)).collect();
     asked(Select::new(question, items).with_help_message("arrows select, Enter confirms").raw_prompt())

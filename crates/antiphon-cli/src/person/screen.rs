@@ -27,7 +27,7 @@ pub(crate) struct Screen {
 #[derive(Debug, Default)]
 struct State {
     bar: Option<ProgressBar>,
-    /// Lines that arrived during a question. They are printed after it.
+    /// Lines that arrived during a question. These lines are printed after the question.
     held: Option<Vec<String>>,
     /// The index of the lowest severity to show. With `LEVELS.len()`, no log message is shown.
     mildest: usize,
@@ -65,7 +65,7 @@ impl Screen {
         self.line(&format!("[{level}]{from} {text}"));
     }
 
-    /// Prints a line above the bar.
+    /// Prints a line above the progress bar.
     pub(crate) fn line(&self, text: &str) {
         let text = clean(text);
         let state = &mut *self.lock();
@@ -94,7 +94,7 @@ impl Screen {
         }
         let bar = state.bar.get_or_insert_with(spinner);
         if let Some(total) = total {
-            // In thousandths, because progress can have a fraction.
+            // The bar counts in thousandths, because progress can have a fraction.
             bar.set_style(style("{bar:30} {percent}% {wide_msg}"));
             bar.set_length(thousandths(total));
             bar.set_position(thousandths(progress.progress));
@@ -119,7 +119,8 @@ impl Screen {
         }
     }
 
-    /// Shows a status text only if bars are drawn. It is not important enough for a line.
+    /// Shows a status text, but only if bars are drawn. Otherwise, the text is omitted, because it is not important
+    /// enough for a separate line.
     pub(crate) fn status_quietly(&self, text: &str) {
         if self.bars {
             self.status(text);

@@ -6,12 +6,12 @@ use tokio::sync::Mutex;
 
 use super::screen::Screen;
 
-/// The terminal. It shows one question at a time.
+/// The terminal. The terminal shows one question at a time.
 #[derive(Debug)]
 pub(crate) struct Terminal {
     pub(crate) screen: Screen,
     turn: Mutex<()>,
-    /// Whether the user interrupted the CLI. Then no further question is asked.
+    /// Whether the user interrupted the CLI. After an interrupt, no further question is asked.
     interrupted: AtomicBool,
 }
 
@@ -29,7 +29,7 @@ impl Terminal {
         Self { screen: Screen::new(), turn: Mutex::new(()), interrupted: AtomicBool::new(false) }
     }
 
-    /// Asks a question after all earlier ones have ended. `question` can block: it runs on a blocking thread.
+    /// Asks a question after all earlier questions have ended. `question` runs on a blocking thread, so it can block.
     pub(crate) async fn ask<T, F>(&self, question: F) -> Asked<T>
     where
         T: Send + 'static,
@@ -55,7 +55,8 @@ impl Terminal {
     }
 }
 
-/// Restores the terminal and the progress display on drop, also if the caller stops waiting for the answer.
+/// A guard that restores the terminal and the progress display on drop, even if the caller stops waiting for the
+/// answer.
 struct Held<'a>(&'a Screen);
 
 impl Drop for Held<'_> {

@@ -2,8 +2,8 @@
 
 use serde_json::value::RawValue;
 
-/// Formats a line with these cells. Numbers keep all digits. Spreadsheets execute text that starts like a formula, so
-/// such text gets an apostrophe.
+/// Formats a line with these cells. Numbers have all their digits. Spreadsheets execute text that starts like a
+/// formula, so such text gets an apostrophe.
 pub(crate) fn line<'a>(cells: impl Iterator<Item = Option<&'a RawValue>>) -> String {
     let mut line = String::new();
     for (at, cell) in cells.enumerate() {

@@ -51,7 +51,7 @@ impl Filter {
         Ok(Self { column, op, given })
     }
 
-    /// Converts the condition for the server, with a value of the column's type.
+    /// Converts the condition to a filter for the server. The value gets the type of the column.
     pub(crate) fn typed(&self, columns: &[ColumnDefinition]) -> Result<snapshot::Filter, String> {
         let known = columns.iter().find(|column| column.name == self.column);
         if known.is_none() && !columns.is_empty() {
@@ -103,7 +103,8 @@ impl Word {
     }
 }
 
-/// Splits the column's name from the rest. A name with operators or spaces must be in double quotes or backticks.
+/// Splits a condition into the column's name and the rest. A name that contains operators or spaces must be in double
+/// quotes or backticks.
 fn column(text: &str) -> Result<(String, &str), String> {
     if let Some(quote) = text.chars().next().filter(|first| matches!(first, '"' | '`')) {
         let (name, rest) =
@@ -166,7 +167,7 @@ fn word(text: &str) -> Result<Word, String> {
     }
 }
 
-/// Splits a list at the commas outside quotes.
+/// Splits a list at the commas that are outside of quotes.
 fn apart(list: &str) -> Vec<&str> {
     let (mut parts, mut begin, mut quote) = (Vec::new(), 0, None);
     for (at, char) in list.char_indices() {

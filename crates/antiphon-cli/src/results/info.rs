@@ -12,7 +12,7 @@ use crate::{exit::Outcome, global::App, print};
 pub(crate) async fn run(app: &App, set: &Set) -> Result<Outcome> {
     let remote = set.reach().await?;
     let metadata = remote.set.metadata().await?;
-    // Not every server has a manifest.
+    // Some servers do not support manifests.
     let manifest = remote.manifest().await?;
     let mut value = json!(metadata);
     if let Some((_, manifest)) = &manifest {

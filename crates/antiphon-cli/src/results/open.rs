@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{doorway::Doorway, exit::Outcome, global::App, print};
 
-/// The requested lifetime of the link. The server can shorten it.
+/// The requested lifetime of the link. The server can shorten this lifetime.
 const LIFE: Duration = Duration::from_hours(1);
 
 /// Open a result set in the browser, with all rows, sorting, filters and charts.
@@ -47,7 +47,7 @@ impl Open {
         }
         match Doorway::open(url.as_str(), "A result set") {
             Ok(doorway) => {
-                // The browser can open the file later, and the CLI does not wait for that. Only the owner can read
+                // The file is kept, because the browser can open it after the CLI has ended. Only the owner can read
                 // the file, and its link expires.
                 doorway.keep();
                 eprintln!("Opened in the browser. If it shows nothing, `--print` prints the address.");
@@ -68,7 +68,7 @@ struct Link {
     url: String,
 }
 
-/// Returns the URL that shows a set in a browser. A browser sends no token, so the URL contains the link.
+/// Returns the URL at which a browser shows a set. A browser sends no token, so the URL contains a signed link.
 pub(crate) async fn address(remote: &Remote) -> Result<Url> {
     let mut view = Url::parse(remote.set.resource_url()?)?;
     let link = if has_link(&view) { None } else { mint(remote).await? };
@@ -80,7 +80,7 @@ pub(crate) async fn address(remote: &Remote) -> Result<Url> {
         }
         Err(error) => match error.status() {
             Some(404 | 405 | 501) => {
-                // Check whether the set or the web page is missing.
+                // Check whether the set is missing or the server has no such web page.
                 remote.text(Method::GET, "", None, WRITING).await?;
                 false
             }
@@ -101,9 +101,9 @@ pub(crate) async fn address(remote: &Remote) -> Result<Url> {
 
 /// Requests a signed link. Returns `None` if the server does not sign links and needs no token.
 ///
-/// Only the signature is used. The set's URL is already known, and can differ from the server's base URL.
+/// Only the token of the link is used. The set's URL is already known, and can differ from the server's base URL.
 async fn mint(remote: &Remote) -> Result<Option<String>> {
-    // The web page only reads the set and creates no new ones.
+    // The web page only reads the set, and does not create new sets.
     let wanted = json!({"scopes": ["read"], "expires_in": LIFE.as_secs()});
     let minted: Result<Link> = remote.json(Method::POST, "links", Some(&wanted), WRITING).await;
     match minted {

@@ -13,8 +13,9 @@ pub(crate) const WRITING: &str = "still being written…";
 
 /// The manifest of a set.
 ///
-/// This is not `SetManifest` of `antiphon_results`, which Antiphon servers write. The CLI also reads servers of other
-/// vendors. Missing fields have defaults, and an unknown status or format is text instead of an error.
+/// Antiphon servers send a `SetManifest` of `antiphon_results`. The CLI also supports servers of other vendors, so
+/// this type is more tolerant. Missing fields have defaults, and an unknown status or format is kept as text and
+/// causes no error.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Manifest {
@@ -31,7 +32,7 @@ pub(crate) struct Manifest {
     pub(crate) lineage: Option<Lineage>,
 }
 
-/// The sets and the query that a set was made from.
+/// The source sets and the query from which a set was created.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Lineage {
@@ -63,7 +64,7 @@ struct Numbers {
     has_next: Option<bool>,
 }
 
-/// Rows in the server's JSON.
+/// The rows, as the JSON text of the server.
 pub(crate) struct Page {
     pub(crate) rows: Vec<Box<RawValue>>,
     pub(crate) total: u64,
@@ -104,7 +105,8 @@ impl Remote {
                 .downcast_ref::<DualResponseClientError>()
                 .and_then(DualResponseClientError::status)
             {
-                // Either the set or the route does not exist. If the set does not exist, the next request fails.
+                // Either the set or the route does not exist. If the set does not exist, the next request returns an
+                // error.
                 Some(404 | 405 | 501) => Ok(None),
                 _ => Err(error),
             },

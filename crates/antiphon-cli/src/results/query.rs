@@ -27,7 +27,8 @@ pub(crate) struct Query {
     #[command(flatten)]
     set: Set,
     /// The SQL query. The set is the table `result`. `-` reads standard input.
-    // An `Option`, like the positional argument of the set before it.
+    // The type is an `Option`, because the positional argument for the set, which comes before this argument, is also
+    // an `Option`.
     #[arg(required = true)]
     sql: Option<String>,
     /// Use another set on the same server as the table NAME. Can be given more than once.
@@ -38,7 +39,7 @@ pub(crate) struct Query {
     name: Option<String>,
 }
 
-/// The result set with the answer.
+/// The new result set with the rows of the query.
 #[derive(Deserialize)]
 struct Answer {
     #[serde(default)]

@@ -21,7 +21,8 @@ use crate::{
 pub(crate) struct Set {
     /// The `resource.url` of a tool's answer, or a file with the output of `antiphon call --json`. `-` reads standard
     /// input.
-    // An `Option`, because a subcommand has its own `place`, and then the parent has none.
+    // The type is an `Option`, because a subcommand has its own `place`, and the `place` of the parent command is then
+    // `None`.
     #[arg(value_name = "URL|FILE", required = true)]
     place: Option<String>,
     /// Allow requests to this origin, for the rows of a file or for the redirect of an export. The origin of a URL
@@ -44,15 +45,15 @@ const PATIENCE: Duration = Duration::from_hours(1);
 /// A result set on its server.
 pub(crate) struct Remote {
     pub(crate) set: ParsedDualResponse,
-    /// The spinner while the set is not ready.
+    /// The spinner that is shown while the set is not ready.
     pub(crate) waiting: Waiting,
-    /// Whether requests carry headers that a browser would not send.
+    /// Whether requests contain headers that a browser would not send.
     pub(crate) has_headers: bool,
 }
 
 impl Remote {
-    /// Returns the set at a URL that the user typed, or whose origin is already allowed. Its requests carry these
-    /// headers.
+    /// Returns the set at a URL that the user typed, or whose origin is already allowed. Requests for the set contain
+    /// these headers.
     pub(crate) fn at(url: &str, headers: Vec<(String, String)>) -> Result<Self> {
         Self::new(headers, |options| Ok(DualResponseClient::new(at_origin(options, url)?)?.at(url)?))
     }
@@ -74,7 +75,7 @@ impl Remote {
     }
 }
 
-/// Allows the origin of `url`, and sends it the headers.
+/// Allows the origin of `url`, and sends the headers to this origin.
 fn at_origin(options: DualResponseClientOptions, url: &str) -> Result<DualResponseClientOptions> {
     let origin = origin_of(url)?;
     Ok(options.with_endpoint_origin(&origin).allow_origin(origin))
@@ -116,7 +117,7 @@ impl Set {
     }
 }
 
-/// Returns the set in a tool's answer.
+/// Returns the set in a tool's result.
 fn opened(options: DualResponseClientOptions, answer: &Value) -> Result<ParsedDualResponse> {
     let set = DualResponseClient::new(options)?.parse_strict(answer).map_err(|error| {
         Misused(format!(
@@ -129,7 +130,7 @@ fn opened(options: DualResponseClientOptions, answer: &Value) -> Result<ParsedDu
     Ok(set)
 }
 
-/// Reads a tool's answer from a file.
+/// Reads a tool's result from a file.
 async fn answer(file: &str) -> Result<Value> {
     let text = if file == "-" {
         stdin::read().await?
@@ -140,7 +141,7 @@ async fn answer(file: &str) -> Result<Value> {
     };
     let answer: Value =
         serde_json::from_str(&text).map_err(|error| Misused(format!("`{file}` is not JSON: {error}")))?;
-    // The file contains the whole answer, or only its structured content.
+    // The file contains the whole result, or only its structured content.
     let bare = answer.get("results").is_some() && answer.get("structuredContent").is_none();
     Ok(if bare { json!({"structuredContent": answer}) } else { answer })
 }
@@ -165,12 +166,13 @@ fn refused(answer: &Value, why: &str) -> Misused {
     }
 }
 
-/// Returns the columns from the answer, or from the server if the answer has none.
+/// Returns the columns from the dual response. If the dual response contains no columns, requests the columns from the
+/// server.
 pub(crate) async fn columns(set: &ParsedDualResponse) -> Vec<ColumnDefinition> {
     if !set.columns().is_empty() {
         return set.columns().to_vec();
     }
-    // Not every server returns columns. Then they come from the rows.
+    // Some servers do not return columns. In this case, the columns come from the rows.
     set.metadata().await.map(|metadata| metadata.columns).unwrap_or_default()
 }
 
@@ -193,7 +195,7 @@ pub(crate) fn failed(error: anyhow::Error) -> Result<Outcome> {
             );
             Err(Unreachable(message).into())
         }
-        // The request is invalid, and the server's message says why.
+        // The request is invalid, and the server's message contains the reason.
         Some(DualResponseClientError::Fetch(said)) if said.status == Some(400) => {
             Err(Misused(said.message.clone()).into())
         }
@@ -204,8 +206,8 @@ pub(crate) fn failed(error: anyhow::Error) -> Result<Outcome> {
     }
 }
 
-/// Returns whether no connection was made, or the server sent nothing. A connection that broke later did reach the
-/// server.
+/// Returns whether the server was not reached: no connection was opened, or the server sent no response. If a
+/// connection broke later, the server was reached.
 fn is_away(error: &anyhow::Error) -> bool {
     let silent = matches!(error.downcast_ref(), Some(DualResponseClientError::Timeout { .. }));
     let refused = |cause: &(dyn std::error::Error + 'static)| {

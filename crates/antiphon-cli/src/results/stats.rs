@@ -66,7 +66,7 @@ fn spread(column: &ColumnStats) -> String {
 fn sparkline(counts: &[u64]) -> String {
     const BARS: [char; 5] = ['▁', '▂', '▃', '▅', '▇'];
     let per = counts.len().div_ceil(WIDTH).max(1);
-    // The last chunk can have fewer bins, so scale its sum.
+    // The last chunk can have fewer bins, so its sum is scaled to the size of a full chunk.
     let mean = |chunk: &[u64]| {
         let sum: u128 = chunk.iter().copied().map(u128::from).sum();
         sum * per as u128 / chunk.len() as u128
@@ -93,7 +93,7 @@ fn value(value: &Value) -> Cell {
     if value.is_number() { cell.set_alignment(CellAlignment::Right) } else { cell }
 }
 
-/// Formats a mean with its significant digits.
+/// Formats a mean with a limited number of significant digits.
 fn mean(mean: f64) -> String {
     if mean.abs() >= 1e6 { format!("{mean:.4e}") } else { format!("{mean:.2}") }
 }

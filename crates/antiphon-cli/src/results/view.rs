@@ -33,8 +33,8 @@ impl View {
         self.filter.is_empty()
     }
 
-    /// Returns whether the view needs filters or several sort columns, which the first servers of result sets do not
-    /// support.
+    /// Returns whether the view has filters or several sort columns. The first servers of result sets do not support
+    /// such views.
     pub(crate) fn is_rich(&self) -> bool {
         !self.filter.is_empty() || self.sort.len() > 1
     }
@@ -47,7 +47,7 @@ impl View {
         }
     }
 
-    /// Converts the view to a request body. Unset options are left out.
+    /// Converts the view to a request body. Options that are not set are omitted.
     pub(crate) fn body(&self, columns: &[ColumnDefinition]) -> Result<Value, Misused> {
         let mut body = json!({});
         match &*self.sort {
@@ -62,7 +62,7 @@ impl View {
         Ok(body)
     }
 
-    /// Converts the view to query parameters. Unset options are left out.
+    /// Converts the view to query parameters. Options that are not set are omitted.
     pub(crate) fn query(&self, columns: &[ColumnDefinition]) -> Result<Vec<(&'static str, String)>, Misused> {
         let mut query = Vec::new();
         if !self.sort.is_empty() {

@@ -10,7 +10,7 @@ pub(crate) struct Waiting(ProgressBar);
 
 impl Waiting {
     pub(crate) fn new() -> Self {
-        // The spinner is drawn after its first tick, so a fast response shows none.
+        // The spinner is drawn after its first tick, so no spinner appears before a fast response.
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
         let style = ProgressStyle::with_template("{spinner} {msg} {elapsed}");
         Self(bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner())))

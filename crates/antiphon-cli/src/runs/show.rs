@@ -72,7 +72,7 @@ pub(super) fn report(report: &Value) -> String {
         };
         let outcome = text(&entry["outcome"]);
         let outcome = match entry["via"].as_str() {
-            // The client shows most questions itself.
+            // Most questions use the channel `client`, so this channel is not printed.
             None | Some("client") => outcome,
             Some(channel) => format!("{outcome} ({channel})"),
         };

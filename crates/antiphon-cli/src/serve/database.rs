@@ -20,7 +20,8 @@ pub(super) async fn serve(
     announce: impl FnOnce(&TcpListener) -> Result<()>,
 ) -> Result<()> {
     let unreachable = "the database cannot be reached";
-    // A pool repeats a refused connection for 30 seconds, and its error does not contain the cause.
+    // A pool retries a refused connection for 30 seconds, and its error does not contain the cause. So test the
+    // connection without a pool.
     let Ok(connected) = timeout(DATABASE, sqlx::PgConnection::connect(database)).await else {
         bail!("{unreachable}: it did not answer within {DATABASE:?}; check the address of `--database`");
     };

@@ -23,7 +23,8 @@ struct Example {
     about: &'static str,
     /// The arguments of a call to the example.
     call: &'static str,
-    /// The server, or `None` if the example needs more than a server. `database` then serves it.
+    /// The server, or `None` if the example needs more than a server. In this case, the module `database` serves the
+    /// example.
     server: Option<fn() -> ServerBuilder>,
 }
 
@@ -65,7 +66,7 @@ const EXAMPLES: &[Example] = &[
     },
 ];
 
-/// The features that add examples, with the names of these examples.
+/// The features of this crate that add examples, with the names of these examples.
 const OPTIONAL: [(&str, &[&str]); 2] =
     [("examples", &["checkout", "onboarding", "play_ttt"]), ("backends", &["institutions"])];
 
@@ -147,7 +148,7 @@ fn unknown(name: &str, names: &[&str]) -> Misused {
     })
 }
 
-/// Returns the advice how to get a build with this feature.
+/// Returns a text that describes how to get a build with this feature.
 fn rebuild(feature: &str) -> String {
     format!(
         "in a clone of Antiphon's repository, run `cargo install --path crates/antiphon-cli --features {feature}`"

@@ -48,7 +48,7 @@ pub(super) fn router(sessions: Arc<Sessions>, guard: &Guard) -> Router {
     guard.around(assets::router(), api)
 }
 
-/// A JSON request body. Errors are returned as JSON.
+/// A JSON request body. If the body is invalid, the error response is also JSON.
 struct Body<T>(T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
@@ -60,7 +60,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
             let why = format!("the request is too large: it has more than {LARGEST_BODY} bytes");
             Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, why)
         })?;
-        // Check this before parsing, because two bytes of JSON can become hundreds of bytes in memory.
+        // Check the weight before parsing, because two bytes of JSON can become hundreds of bytes in memory.
         Weight::of(&bytes)
             .check(MAX_PARSED_BYTES)
             .map_err(|error| Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, error.to_string()))?;
@@ -87,7 +87,7 @@ async fn connect(State(sessions): Shared, Body(wanted): Body<Connect>) -> Result
     match session.describe().await {
         Ok(described) => Ok(Json(described)),
         Err(error) => {
-            // The web page did not receive the ID, so it could not close the session.
+            // The web page did not receive the ID of the session, so the web page could not close this session.
             sessions.remove(&session.id)?.close().await;
             Err(error.into())
         }
@@ -184,8 +184,8 @@ async fn cancel(State(sessions): Shared, Path(id): Path<String>) -> Result<Statu
     session.cancel(&id).then_some(StatusCode::ACCEPTED).ok_or_else(|| Refusal::unknown("call"))
 }
 
-/// Returns the URL that shows the result set of a call. The URL contains a link that gives access, so it is not
-/// stored.
+/// Returns the URL that shows the result set of a call. The URL contains a signed link that gives access, so the
+/// response must not be stored.
 async fn viewer(State(sessions): Shared, Path(id): Path<String>) -> Result<Json<Value>, Refusal> {
     let url = sessions.of(&id)?.viewer.open(&id).await?;
     Ok(Json(json!({"url": url.as_str()})))

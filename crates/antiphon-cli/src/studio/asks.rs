@@ -97,7 +97,7 @@ impl Asks {
     pub(super) fn open(&self) -> Vec<Value> {
         let open = self.lock();
         let mut open: Vec<(&String, &Open)> = open.iter().collect();
-        // The IDs consist of the session's ID and a number.
+        // The IDs consist of the session's ID and a number, so this order is the order of the numbers.
         open.sort_by_key(|(id, _)| (id.len(), *id));
         open.into_iter().map(|(_, open)| open.question.clone()).collect()
     }
@@ -119,7 +119,7 @@ impl Asks {
     }
 }
 
-/// An open question. Drop withdraws it.
+/// An open question. Dropping this value withdraws the question.
 struct OpenAsk<'a> {
     asks: &'a Asks,
     id: &'a str,

@@ -7,7 +7,7 @@ const STYLE: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 const IMAGE: &str = "image/svg+xml";
 
-/// Path, content type and text of each file.
+/// The path, the content type and the text of each file.
 const FILES: [(&str, &str, &str); 15] = [
     ("/", HTML, include_str!("assets/index.html")),
     ("/style.css", STYLE, include_str!("assets/style.css")),
@@ -26,7 +26,7 @@ const FILES: [(&str, &str, &str); 15] = [
     ("/timeline.js", SCRIPT, include_str!("assets/timeline.js")),
 ];
 
-/// Creates the router of the files. They contain no secrets.
+/// Creates the router of the files. The files contain no secrets.
 pub(super) fn router() -> Router {
     FILES.into_iter().fold(Router::new(), |router, (path, kind, text)| {
         router.route(path, get(move || async move { ([(CONTENT_TYPE, kind)], text) }))

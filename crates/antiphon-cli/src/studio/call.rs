@@ -1,4 +1,4 @@
-//! Runs a tool call that the web page started, until it has a result.
+//! Runs a tool call that the web page started, until the call has a result.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,7 +16,7 @@ use crate::exit;
 /// The maximum time to wait for the response to the cancellation of a task.
 const GOODBYE: Duration = Duration::from_secs(5);
 
-/// Makes a call, and sends events to the web page until it has ended.
+/// Makes a call, and sends events to the web page until the call has ended.
 pub(super) async fn run(session: &Arc<Session>, call: &str, wanted: Wanted, cancel: &Notify) {
     let feed = &session.feed;
     // Send only the names, because the values belong to the user.
@@ -31,10 +31,10 @@ pub(super) async fn run(session: &Arc<Session>, call: &str, wanted: Wanted, canc
     if ended.is_none()
         && let Some(task) = &task
     {
-        // Dropping a call cancels it. A task must be cancelled with a request.
+        // Dropping a call cancels the call. But a task must be cancelled with a request.
         let _ = tokio::time::timeout(GOODBYE, task.cancel()).await;
     }
-    // End the call before its questions are withdrawn. Later questions do not belong to it.
+    // End the call before its questions are withdrawn. Later questions do not belong to this call.
     session.questions.end();
     // A 2025-11-25 server can take time to withdraw the questions of its session.
     session.asks.withdraw();
@@ -137,7 +137,7 @@ fn result_of(session: &Session, call: &str, result: &CallToolResult) -> Value {
     json!({"call": call, "result": result, "rows": rows})
 }
 
-/// Returns a hint how to fix an error.
+/// Returns a hint that describes how to fix an error.
 fn hint(error: &Error) -> Option<&'static str> {
     Some(match error {
         Error::Connect { .. } => "Is the server still running? Connect again when it is.",

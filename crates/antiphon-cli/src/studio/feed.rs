@@ -21,7 +21,7 @@ const KEPT_BYTES: usize = 16 * 1024 * 1024;
 pub(super) struct Feed {
     kept: Mutex<Kept>,
     newest: watch::Sender<u64>,
-    /// The time when the last listener left, or when the feed was created.
+    /// The time when the last listener disconnected, or when the feed was created.
     left: Mutex<Instant>,
 }
 
@@ -62,7 +62,7 @@ impl Feed {
         self.newest.send_modify(|_| {});
     }
 
-    /// Returns how long the feed has had no listener, or `None` if it has one.
+    /// Returns how long the feed has had no listener, or `None` if the feed has a listener.
     pub(super) fn unheard_for(&self) -> Option<Duration> {
         let left = *self.left.lock().unwrap_or_else(PoisonError::into_inner);
         (self.newest.receiver_count() == 0).then(|| left.elapsed())
@@ -73,7 +73,7 @@ impl Feed {
         self: &Arc<Self>,
         after: u64,
     ) -> impl Stream<Item = Result<Event, Infallible>> + Send + use<> {
-        // A number beyond the newest event means that the listener received all events.
+        // If the number is greater than the number of the newest event, the listener has received all events.
         let after = after.min(self.lock().newest);
         let listener = Listener { feed: Arc::clone(self), newest: self.newest.subscribe() };
         stream::unfold((listener, after), |(mut listener, after)| async move {
@@ -98,7 +98,8 @@ impl Feed {
         };
         // Invariant: the event numbers have no gaps.
         if after + 1 < *first {
-            // The gap has the time of the first stored event, because the next event on the timeline is not older.
+            // The event for the gap has the time of the first stored event, so that the times of events never
+            // decrease.
             let at =
                 serde_json::from_str(text).map_or_else(|_| json!(now()), |first: Value| first["at"].clone());
             let gap = json!({"type": "gap", "at": at, "lost": first - after - 1});
@@ -117,7 +118,7 @@ impl Feed {
     }
 }
 
-/// A listener. Drop records the time.
+/// A listener. When this value is dropped, the feed records the time.
 struct Listener {
     feed: Arc<Feed>,
     newest: watch::Receiver<u64>,

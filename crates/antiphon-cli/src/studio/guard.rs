@@ -1,8 +1,8 @@
 //! Restricts access to the studio's server to its own web page.
 //!
-//! Every request must pass three checks. The `Host` must be this machine's loopback address, which prevents DNS
-//! rebinding. The `Origin`, if present, must be the studio's, which blocks foreign web pages. All paths except the
-//! files of the web page require the printed token.
+//! Every request must pass three checks. The `Host` must be this machine's loopback address, to prevent DNS rebinding.
+//! The `Origin`, if present, must be the studio's origin, to block foreign web pages. All paths except the files of
+//! the web page require the printed token.
 
 use std::sync::Arc;
 
@@ -52,7 +52,8 @@ impl Guard {
         }
     }
 
-    /// Guards all routes: `files` by `Host` and `Origin`, and `api` also by the token.
+    /// Protects all routes. Requests for `files` must pass the checks of `Host` and `Origin`. Requests for `api` must
+    /// also contain the token.
     pub(super) fn around(&self, files: Router, api: Router) -> Router {
         let api = api.layer(middleware::from_fn_with_state(self.clone(), knows_token));
         let all = files.merge(api);

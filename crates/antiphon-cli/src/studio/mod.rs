@@ -75,7 +75,7 @@ impl Studio {
             self.model.or(&app.config.model).open()?.map_or(Sampler::None, Sampler::Model)
         };
         if let Some(server) = &self.server {
-            // Report an unknown server here, before the web page is opened.
+            // Report an unknown server before the web page is opened.
             crate::config::Definition::find(server, &app.config)?;
         }
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));

@@ -28,7 +28,8 @@ pub(super) struct PendingQuestions {
 struct Inner {
     feed: Arc<Feed>,
     asks: Arc<Asks>,
-    /// The number of the running call. It is 0 between calls, when a 2025-11-25 server can also ask.
+    /// The number of the running call. The number is 0 between calls, because a 2025-11-25 server can ask questions
+    /// even between calls.
     call: AtomicU64,
     /// The call whose sampling requests are approved automatically, or 0.
     lets_through: AtomicU64,
@@ -70,7 +71,7 @@ impl PendingQuestions {
         Watched { model, questions: self.clone() }
     }
 
-    /// Lets the user reply to sampling requests. Returns the model that returns these replies.
+    /// Sets that the user replies to sampling requests. Returns the model that returns the user's replies.
     pub(super) fn by_hand(&self) -> Arc<dyn Model> {
         self.inner.by_hand.store(true, Ordering::SeqCst);
         Arc::new(ByHand(self.clone()))
@@ -149,7 +150,7 @@ impl Approval for PendingQuestions {
                     return Err(Refused);
                 }
                 if answer.all {
-                    // The approval is for the call that asked, even if another call is running now.
+                    // The approval applies to the call that asked, even if another call is running now.
                     lets_through.store(call, Ordering::SeqCst);
                 }
                 review = answer.review;
@@ -205,7 +206,7 @@ impl Model for Watched {
     }
 }
 
-/// The user as a model.
+/// The user in the role of a model.
 struct ByHand(PendingQuestions);
 
 impl Model for ByHand {
@@ -228,7 +229,7 @@ impl fmt::Debug for ByHand {
     }
 }
 
-/// Returns the reply in an answer of the web page: `{"text": …}`, or `{"tool": …, "input": {…}}`.
+/// Returns the reply in an answer from the web page: `{"text": …}`, or `{"tool": …, "input": {…}}`.
 fn written_reply(mut content: Value) -> Reply {
     match content["tool"].as_str().map(str::to_owned) {
         Some(tool) => hand::called(&tool, content["input"].take()),

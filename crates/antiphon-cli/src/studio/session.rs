@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use super::{asks::Asks, call, feed::Feed, questions::PendingQuestions, refusal::Refusal, viewer::Viewer};
 use crate::{global::App, person::hand, print::clean, secrets, target::Target};
 
-/// The maximum number of rounds. It is high, because the user can cancel an endless call.
+/// The maximum number of rounds. The number is high, because the user can cancel an endless call.
 const ROUNDS: u32 = 1_000;
 
 /// A connection of the web page to a server, with its calls and questions.
@@ -24,7 +24,8 @@ pub(super) struct Session {
     pub(super) server: String,
     pub(super) connection: Connection,
     pub(super) feed: Arc<Feed>,
-    /// Messages and standard error. They have a separate feed, so that they do not displace the events of runs.
+    /// The messages of the connection, and the standard error of the program. They have a separate feed, so that they
+    /// do not displace the events of runs.
     pub(super) traffic: Arc<Feed>,
     pub(super) asks: Arc<Asks>,
     pub(super) questions: PendingQuestions,
@@ -35,7 +36,7 @@ pub(super) struct Session {
     calls: AtomicU64,
 }
 
-/// The answer to sampling requests.
+/// The source of replies to sampling requests.
 pub(super) enum Sampler {
     /// The host does not declare sampling.
     None,
@@ -67,7 +68,8 @@ pub(super) struct Wanted {
     pub(super) tool: String,
     #[serde(default)]
     pub(super) arguments: Value,
-    /// Whether to run the call as a task on MCP 2025-11-25. On MCP 2026-07-28 the server decides.
+    /// Whether to run the call as a task on MCP 2025-11-25. On MCP 2026-07-28, the server decides whether the call
+    /// becomes a task.
     #[serde(default)]
     pub(super) task: bool,
 }
@@ -113,11 +115,11 @@ impl Session {
         if let Some(model) = model {
             host = host.with_model(questions.watched(model)).with_approval(questions.clone());
         }
-        // The standard error must be piped, even if it is also shown.
+        // The standard error must be piped for the web page, even if it is also shown in the terminal.
         let connection = app.connect_piped(target, host).await?;
         let info = connection.server().await;
         if is_legacy(&info.revision) && info.capabilities.get("logging").is_some() {
-            // If this fails, only log messages are missing.
+            // If this request fails, only log messages are missing.
             let _ = connection.set_log_level("debug").await;
         }
         let (server, viewer) = (target.server.clone(), Viewer::new(target, &app.config)?);
@@ -145,7 +147,7 @@ impl Session {
             Some(_) => self.connection.tools().await?,
             None => Vec::new(),
         };
-        // Read these together and last, because a web page that lost events continues from them.
+        // Read these values together and last, because a web page that lost events continues from this state.
         let running = self.lock().as_ref().map(|running| running.call.clone());
         let asks = self.asks.open();
         Ok(json!({
@@ -181,12 +183,12 @@ impl Session {
             return Ok(json!({"resources": [], "templates": []}));
         }
         let resources = self.connection.resources().await?;
-        // A server can have resources, and no method for templates.
+        // A server can have resources without supporting templates.
         let templates = self.connection.resource_templates().await.unwrap_or_default();
         Ok(json!({"resources": resources, "templates": templates}))
     }
 
-    /// Starts a call. Only one call can run, because a question in a session does not name its call.
+    /// Starts a call. Only one call can run, because a question in a session does not contain the ID of its call.
     pub(super) fn begin(self: &Arc<Self>, wanted: Wanted) -> Result<String, Refusal> {
         let mut running = self.lock();
         if running.is_some() {
@@ -203,12 +205,12 @@ impl Session {
         Ok(call)
     }
 
-    /// Ends the call, so that another one can start.
+    /// Ends the call, so that another call can start.
     pub(super) fn end(&self) {
         *self.lock() = None;
     }
 
-    /// Cancels a call. Returns `false` if it has already ended.
+    /// Cancels a call. Returns `false` if the call has already ended.
     pub(super) fn cancel(&self, call: &str) -> bool {
         let running = self.lock();
         let Some(running) = running.as_ref().filter(|running| running.call == call) else { return false };

@@ -24,16 +24,17 @@ use crate::{
 
 /// The maximum number of connections.
 const MOST: usize = 8;
-/// A web page that is reloaded, or whose machine wakes up, listens again within this time.
+/// The time within which a web page listens again after a reload, or after its computer wakes up.
 const FORGOTTEN: Duration = Duration::from_mins(1);
 /// The timeout to connect to a server.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The connections of the web page, and the settings for new ones.
+/// The connections of the web page, and the settings for new connections.
 pub(super) struct Sessions {
     app: App,
     sampler: Sampler,
-    /// The server from the command line, and its connection options. Its token is not sent to other servers.
+    /// The server from the command line, and its connection options. The token in these options is not sent to other
+    /// servers.
     first: Option<(String, ConnectionArgs)>,
     open: Mutex<BTreeMap<String, Arc<Session>>>,
 }
@@ -105,7 +106,7 @@ impl Sessions {
         Ok(session)
     }
 
-    /// If there are too many sessions, closes one without a listener.
+    /// If there are too many sessions, closes a session without a listener.
     async fn make_room(&self) -> Result<(), Refusal> {
         let forgotten = {
             let mut open = self.lock();
@@ -129,7 +130,7 @@ impl Sessions {
         self.lock().get(id).map(Arc::clone).ok_or_else(|| Refusal::unknown("session"))
     }
 
-    /// Returns the session that a call or a question belongs to.
+    /// Returns the session to which a call or a question belongs.
     pub(super) fn of(&self, id: &str) -> Result<Arc<Session>, Refusal> {
         self.find(id.rsplit_once('-').map_or(id, |(session, _)| session))
     }
@@ -150,7 +151,8 @@ struct Unheard<'a> {
     busy: bool,
 }
 
-/// Selects the session to close: an idle one, or a busy one without a listener for more than `FORGOTTEN`.
+/// Selects the session to close. This is an idle session, or a busy session that had no listener for more than
+/// `FORGOTTEN`.
 fn least_missed<'a>(unheard: impl Iterator<Item = Unheard<'a>>) -> Option<&'a str> {
     let can_go = unheard.filter(|it| !it.busy || it.time > FORGOTTEN);
     can_go.max_by_key(|it| (!it.busy, it.time)).map(|it| it.id)

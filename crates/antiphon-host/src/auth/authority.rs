@@ -31,7 +31,8 @@ pub(crate) struct Authority {
     client: OnceCell<AuthClient<LegacyTasksHttp>>,
     /// Locked during an authorization, so that the user is sent to one page at a time.
     known: Mutex<Known>,
-    /// The number of authorizations. A request that was rejected with an older token only needs a retry.
+    /// The number of authorizations. If a request was rejected with a token from an earlier authorization, the request
+    /// only needs a retry.
     grants: AtomicU64,
 }
 
@@ -43,7 +44,7 @@ struct Known {
     requested: Vec<String>,
 }
 
-/// Why an authorization failed.
+/// The reason why an authorization failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error(transparent)]
@@ -71,7 +72,7 @@ impl Authority {
         Self { url, config, client: OnceCell::new(), known: Mutex::default(), grants: AtomicU64::new(0) }
     }
 
-    /// Starts an attempt that the server can reject until it is authorized.
+    /// Starts an attempt of a request or a connection. The server can reject the attempt until the host is authorized.
     pub(crate) fn attempt(self: &Arc<Self>) -> Attempt {
         Attempt {
             seen: self.grants.load(Ordering::Acquire),
@@ -81,7 +82,8 @@ impl Authority {
         }
     }
 
-    /// Returns the HTTP client that sends tokens. It is created once, so that all connections share the tokens.
+    /// Returns the HTTP client that sends tokens. The client is created once, so that all connections share the
+    /// tokens.
     pub(crate) async fn client(&self) -> Result<AuthClient<LegacyTasksHttp>> {
         let made = self.client.get_or_try_init(|| async {
             let mut manager = self.manager().await?;
@@ -112,7 +114,8 @@ impl Authority {
         Error::Authorization { endpoint: self.url.clone(), source: Box::new(failure) }
     }
 
-    /// Answers a challenge with a new token, unless there is a new token since `seen`. Returns whether to retry.
+    /// Gets a new token for a challenge of the server, unless the host got a new token after the authorization number
+    /// `seen`. Returns whether to retry the request.
     async fn answer(&self, challenge: &str, seen: u64) -> Result<bool> {
         let client = self.client().await?;
         let mut known = self.known.lock().await;
@@ -129,7 +132,7 @@ impl Authority {
         Ok(true)
     }
 
-    /// Returns whether the server requires scopes that are all granted already.
+    /// Returns whether the server requires only scopes that are already granted.
     fn is_hopeless(&self, challenge: &str, granted: &[String]) -> bool {
         let Ok(url) = Url::parse(&self.url) else { return true };
         let challenge = WWWAuthenticateParams::parse(challenge, &url);
@@ -144,7 +147,7 @@ impl Authority {
         manager.set_metadata(metadata.clone());
         self.check_issuer(&metadata, known)?;
         if metadata.issuer.is_none() || metadata.issuer != known.issuer {
-            // The state of one authorization server must not be used for another.
+            // The state of one authorization server must not be used for another authorization server.
             *known = Known { issuer: metadata.issuer.clone(), ..Known::default() };
         }
         let scopes = self.scopes(challenge, &manager, known).await;
@@ -229,7 +232,7 @@ impl Authority {
         Ok(())
     }
 
-    /// Returns a client with a metadata document, or registers one for each authorization server.
+    /// Returns a client with a metadata document, or registers a client for each authorization server.
     async fn become_client(
         &self,
         person: &Person,
@@ -260,8 +263,8 @@ fn wants_more(challenge: &str) -> bool {
     challenge.contains("insufficient_scope")
 }
 
-/// Exchanges a client's credentials for a token, on a blocking thread. If the SDK can sign, its future is not `Send`,
-/// but the future of this function must be.
+/// Exchanges a client's credentials for a token, on a blocking thread. If the SDK is built with signatures, its future
+/// is not `Send`, but the future of this function must be `Send`.
 async fn exchange(
     manager: AuthorizationManager,
     credentials: ClientCredentialsConfig,
@@ -285,7 +288,7 @@ fn known_client(id: &str, secret: Option<&String>, redirect_uri: &str) -> OAuthC
 
 /// Returns the error that the authorization server put into its redirect, or `None`.
 fn denial(back: &str) -> Result<Option<String>, Failure> {
-    // The URL can contain a code, so the error does not repeat it.
+    // The URL can contain an authorization code, so the error does not contain the URL.
     let url = Url::parse(back).map_err(|_| Failure::BadUrl("the redirect URL".into()))?;
     let value = |name: &str| {
         let found = url.query_pairs().find(|(key, _)| key == name);
@@ -334,7 +337,7 @@ impl From<super::SigningAlgorithm> for rmcp::transport::auth::JwtSigningAlgorith
     }
 }
 
-/// One connection or request, which the server can reject more than once.
+/// An attempt to connect or to send a request. The server can reject the attempt more than once.
 pub(crate) struct Attempt {
     authority: Arc<Authority>,
     seen: u64,
@@ -346,7 +349,7 @@ impl Attempt {
     /// Resolves an authorization error, so that the caller can retry.
     ///
     /// The server did not execute a rejected request, so a retry repeats no work. If the server rejects a new token,
-    /// the host does not request another one.
+    /// the host does not request another token.
     ///
     /// # Errors
     ///

@@ -34,7 +34,7 @@ pub struct Enterprise {
 
 impl Enterprise {
     /// Creates the configuration. `issuer` and `token_endpoint` belong to the identity provider. The host calls
-    /// `id_token` each time it needs the ID token of the user who is signed in.
+    /// `id_token` each time the host needs the ID token of the user who is signed in.
     pub fn new(issuer: impl Into<String>, token_endpoint: impl Into<String>, id_token: impl IdToken) -> Self {
         Self {
             issuer: issuer.into(),
@@ -55,8 +55,8 @@ impl Enterprise {
     /// Sets the host's client ID and secret at the server's authorization server. Default: an empty ID without a
     /// secret.
     ///
-    /// The host sends the secret to the authorization server that the MCP server names. To allow only one authorization
-    /// server, set [`AuthConfig::with_issuer`](crate::AuthConfig::with_issuer).
+    /// The host sends the secret to the authorization server that the MCP server names. To allow only one
+    /// authorization server, set [`AuthConfig::with_issuer`](crate::AuthConfig::with_issuer).
     #[must_use]
     pub fn with_client(mut self, id: impl Into<String>, secret: impl Into<Option<String>>) -> Self {
         self.client = (id.into(), secret.into());

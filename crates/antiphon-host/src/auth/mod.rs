@@ -1,4 +1,5 @@
-//! OAuth for servers over streamable HTTP: whether a user or the host authorizes, and as which OAuth client.
+//! OAuth for servers over streamable HTTP. The configuration determines whether a user or the host authorizes, and
+//! which OAuth client the host uses.
 
 mod authority;
 #[cfg(feature = "auth-enterprise")]
@@ -22,10 +23,10 @@ pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
 
 /// The configuration with which a host gets OAuth tokens for a server.
 ///
-/// The host requests no token until the server requires authorization. When the server requires authorization, the host
-/// finds the authorization server (RFC 9728, RFC 8414) and requests a token as an OAuth client. With
-/// [`person`](Self::person), a user authorizes the host on a web page. With [`client_secret`](Self::client_secret), the
-/// host authorizes itself. If possible, the host refreshes tokens without asking the user. If a call needs further
+/// The host requests no token until the server requires authorization. When the server requires authorization, the
+/// host finds the authorization server (RFC 9728, RFC 8414) and requests a token as an OAuth client. With
+/// [`person`](Self::person), a user authorizes the host on a web page. With [`client_secret`](Self::client_secret),
+/// the host authorizes itself. If possible, the host refreshes tokens without asking the user. If a call needs further
 /// scopes, the host requests these scopes and retries the call.
 ///
 /// ```no_run
@@ -54,7 +55,7 @@ pub struct AuthConfig {
     pub(crate) store: Arc<dyn CredentialStore>,
 }
 
-/// The party that authorizes.
+/// The way in which the host is authorized.
 #[derive(Clone)]
 pub(crate) enum Grant {
     Person(Person),
@@ -63,7 +64,7 @@ pub(crate) enum Grant {
     Enterprise(Enterprise),
 }
 
-/// A user on a web page.
+/// Authorization by a user on a web page.
 #[derive(Clone)]
 pub(crate) struct Person {
     pub(crate) redirect_uri: String,
@@ -80,7 +81,7 @@ pub(crate) struct Registered {
     pub(crate) secret: Option<String>,
 }
 
-/// A client that authorizes itself.
+/// The key or secret with which a client authorizes itself.
 #[derive(Clone)]
 pub(crate) enum ClientKey {
     Secret {
@@ -113,12 +114,12 @@ pub enum SigningAlgorithm {
 }
 
 impl AuthConfig {
-    /// Creates a configuration for users who authorize the host on a web page. `authorize` opens the page, and returns
-    /// the URL to which the page redirects the user. This URL starts with `redirect_uri`.
+    /// Creates a configuration for users who authorize the host on a web page. `authorize` opens the authorization
+    /// page, and returns the URL to which this page redirects the user. The returned URL starts with `redirect_uri`.
     ///
-    /// As its OAuth client, the host uses the [registered client](Self::with_client), if you set one. Without a
-    /// registered client, the host uses its [client metadata](Self::with_client_metadata), if the authorization server
-    /// can fetch this document. Without both, the host registers a new client.
+    /// As its OAuth client, the host uses the [registered client](Self::with_client), if you set a registered client.
+    /// Without a registered client, the host uses its [client metadata](Self::with_client_metadata), if the
+    /// authorization server can fetch this document. Without both, the host registers a new client.
     pub fn person(redirect_uri: impl Into<String>, authorize: impl Authorize) -> Self {
         Self::new(Grant::Person(Person {
             redirect_uri: redirect_uri.into(),
@@ -160,8 +161,8 @@ impl AuthConfig {
         }
     }
 
-    /// Sets the name with which the host registers itself as a client. Users can see this name. Default: `Antiphon`.
-    /// This setting applies only to [`person`](Self::person).
+    /// Sets the name with which the host registers itself as an OAuth client. Users can see this name. Default:
+    /// `Antiphon`. This setting applies only to [`person`](Self::person).
     #[must_use]
     pub fn with_client_name(mut self, name: impl Into<String>) -> Self {
         if let Grant::Person(person) = &mut self.grant {
@@ -170,8 +171,8 @@ impl AuthConfig {
         self
     }
 
-    /// Sets the URL of the host's client metadata document. The URL must start with `https`. Authorization servers that
-    /// fetch such documents use the URL as the client ID. Default: none. This setting applies only to
+    /// Sets the URL of the host's client metadata document. The URL must start with `https`. Authorization servers
+    /// that fetch such documents use the URL as the client ID. Default: none. This setting applies only to
     /// [`person`](Self::person).
     #[must_use]
     pub fn with_client_metadata(mut self, url: impl Into<String>) -> Self {
@@ -195,8 +196,8 @@ impl AuthConfig {
         self
     }
 
-    /// Accepts only this authorization server. Default: the authorization server that the MCP server names. If the host
-    /// has a client secret, set the issuer, so that the secret is not sent to another authorization server.
+    /// Accepts only this authorization server. Default: the authorization server that the MCP server names. If the
+    /// host has a client secret, set the issuer, so that the secret is not sent to another authorization server.
     #[must_use]
     pub fn with_issuer(mut self, issuer: impl Into<String>) -> Self {
         self.issuer = Some(issuer.into());
@@ -218,8 +219,8 @@ impl AuthConfig {
         self
     }
 
-    /// Allows that a server on a public address names an authorization server on a private address. Default: not
-    /// allowed, because a malicious server could make the host send requests behind a firewall.
+    /// Allows servers on public addresses to name an authorization server on a private address. Default: not allowed,
+    /// because a malicious server could make the host send requests behind a firewall.
     #[must_use]
     pub fn with_private_addresses(mut self) -> Self {
         self.private_addresses = true;
@@ -254,8 +255,8 @@ impl fmt::Debug for AuthConfig {
 /// A handler that opens the authorization page for the user. Every closure
 /// `Fn(String) -> impl Future<Output = Result<String, _>>` implements this trait.
 pub trait Authorize: Send + Sync + 'static {
-    /// Shows the page at `url` to the user, and returns the complete URL to which the page redirects. The query of that
-    /// URL contains the authorization code and the `state` of this request.
+    /// Shows the web page at `url` to the user, and returns the complete URL to which this page redirects the user.
+    /// The query of that URL contains the authorization code and the `state` of this request.
     ///
     /// # Errors
     ///
@@ -276,8 +277,8 @@ where
     }
 }
 
-/// An [`Authorize`] handler that requests the page itself and returns its redirect, without a user. Use this handler
-/// for tests, and for authorization servers that show no page.
+/// An [`Authorize`] handler that needs no user: it requests the authorization page and returns the URL of the
+/// redirect. Use this handler for tests, and for authorization servers that show no page.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unattended;
 

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use rmcp::transport::auth::{AuthError, CredentialRefreshGuard, CredentialStore, StoredCredentials};
 
-/// One store that all managers of an endpoint share.
+/// The token store that all authorization managers of an endpoint share.
 #[derive(Clone)]
 pub(super) struct Shared(pub(super) Arc<dyn CredentialStore>);
 

@@ -32,8 +32,8 @@ use crate::{
 /// is dropped.
 ///
 /// If the connection is lost, requests in flight fail with [`Error::Lost`], because the host cannot determine whether
-/// the server executed these requests. If a request only reads data, the host sends the request again instead. The next
-/// request opens the connection again.
+/// the server executed these requests. If a request only reads data, the host sends the request again instead. The
+/// next request opens a new connection.
 #[derive(Clone)]
 pub struct Connection {
     inner: Arc<Inner>,
@@ -70,7 +70,7 @@ pub struct ServerInfo {
     pub version: Option<String>,
     /// The instructions that tell a model how to use the server, if the server sends them.
     pub instructions: Option<String>,
-    /// The protocol revision that host and server use.
+    /// The protocol revision that the host and the server use.
     pub revision: String,
     /// The capabilities of the server, as the server sent them.
     pub capabilities: Value,
@@ -143,28 +143,29 @@ impl Connection {
         self.list("resources/templates/list", "resourceTemplates").await
     }
 
-    /// Calls a tool. The host answers the questions of the tool with its handlers. If the tool fails, `is_error` of the
-    /// result is set.
+    /// Calls a tool. The host answers the questions of the tool with the host's handlers. If the tool fails,
+    /// `is_error` is set in the result.
     ///
     /// If the server runs the call as a task, the host waits for the result of the task. To get a handle to the task
     /// instead, use [`Call::as_task`].
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the host cancels the call, or its task, at the server.
+    /// If you drop the future, the host cancels the call at the server. If the call runs as a task, the host cancels
+    /// the task.
     pub fn call(&self, tool: &str, arguments: impl Serialize) -> Call<'_> {
         let arguments = serde_json::to_value(arguments)
             .map_err(|error| format!("the arguments of `{tool}` cannot be written as JSON: {error}"));
         Call { connection: self, tool: tool.to_owned(), arguments, options: Options::default() }
     }
 
-    /// Gets the messages of a prompt. The host answers the questions of the prompt with its handlers.
+    /// Gets the messages of a prompt. The host answers the questions of the prompt with the host's handlers.
     pub async fn prompt(&self, name: &str, arguments: Value) -> Result<GetPromptResult> {
         let params = json!({"name": name, "arguments": arguments});
         self.converse("prompts/get", params, &Options::default()).await
     }
 
-    /// Reads a resource. The host answers the questions of the resource with its handlers.
+    /// Reads a resource. The host answers the questions of the resource with the host's handlers.
     pub async fn read(&self, uri: &str) -> Result<ReadResourceResult> {
         self.converse("resources/read", json!({"uri": uri}), &Options::default()).await
     }
@@ -189,7 +190,8 @@ impl Connection {
         self.watch_again("resources/unsubscribe", uri).await
     }
 
-    /// Sends the subscriptions to the server: all of them on MCP 2026-07-28, and only this change with `method` before.
+    /// Sends the subscriptions to the server. On MCP 2026-07-28, sends all subscriptions. On earlier revisions, sends
+    /// only this change, with `method`.
     async fn watch_again(&self, method: &str, uri: &str) -> Result<()> {
         let running = self.running().await?;
         if is_modern(running.peer()) {
@@ -200,8 +202,8 @@ impl Connection {
         self.send(method, json!({"uri": uri}), &Options::default()).await.map(drop)
     }
 
-    /// Sets the minimum level of the log messages that an MCP 2025-11-25 server sends: `debug` to `emergency`. On MCP
-    /// 2026-07-28, use [`Call::log_level`].
+    /// Sets the minimum level, from `debug` to `emergency`, of the log messages that an MCP 2025-11-25 server sends.
+    /// On MCP 2026-07-28, use [`Call::log_level`].
     pub async fn set_log_level(&self, level: &str) -> Result<()> {
         self.send("logging/setLevel", json!({"level": level}), &Options::default()).await.map(drop)
     }
@@ -211,8 +213,8 @@ impl Connection {
         self.send_again("ping", json!({})).await.map(drop)
     }
 
-    /// Sends a request with any method, for example a method that is not part of MCP. Returns the result of the request
-    /// unchanged.
+    /// Sends a request with any method, for example a method that is not part of MCP. Returns the result of the
+    /// request unchanged.
     pub async fn request(&self, method: &str, params: Value) -> Result<Value> {
         self.send(method, params, &Options::default()).await
     }
@@ -239,7 +241,7 @@ impl Connection {
         }
     }
 
-    /// Returns the connection, and reconnects if it was lost.
+    /// Returns the connection, and reconnects if the connection was lost.
     async fn running(&self) -> Result<Arc<Running>> {
         let inner = &*self.inner;
         let mut live = inner.live.lock().await;
@@ -313,14 +315,14 @@ impl Connection {
         loop {
             let running = self.running().await?;
             match request(running.peer(), method, params.clone(), options, &self.inner).await {
-                // The server did not execute a rejected request, so it can be sent again.
+                // The server did not execute the rejected request, so the request can be sent again.
                 Err(error @ Error::Unauthorized { .. }) => attempt.overcome(error).await?,
                 answered => return answered,
             }
         }
     }
 
-    /// Sends a request that only reads, and sends it once more if the connection was lost.
+    /// Sends a request that only reads data. If the connection is lost, sends the request once more.
     async fn send_again(&self, method: &str, params: Value) -> Result<Value> {
         match self.send(method, params.clone(), &Options::default()).await {
             Err(Error::Lost { .. }) => self.send(method, params, &Options::default()).await,

@@ -28,7 +28,7 @@ pub(crate) struct Options {
     pub(crate) log_level: Option<String>,
     /// Whether to wait for the response without a timeout.
     pub(crate) patient: bool,
-    /// The capabilities that a 2026-07-28 request declares instead of those of the host.
+    /// The capabilities that a 2026-07-28 request declares instead of the host's capabilities.
     #[cfg(feature = "proxy")]
     pub(crate) capabilities: Option<Value>,
 }
@@ -36,7 +36,8 @@ pub(crate) struct Options {
 /// The response of a server.
 pub(crate) struct Answer {
     pub(crate) value: Value,
-    /// The registration of the progress listener. If the response is a task, it stays registered after the response.
+    /// The registration of the progress listener. If the response is a task, the listener stays registered after the
+    /// response.
     pub(crate) listening: Listening,
 }
 
@@ -80,8 +81,8 @@ async fn exchange(
     };
     #[cfg(feature = "proxy")]
     let sent = declaring(sent, options.capabilities.as_ref().filter(|_| is_modern(peer)));
-    // A program that prints to its standard output can make its own response unreadable.
-    // Lines from before the request, such as a banner, are not the cause.
+    // A program that prints text to its standard output can make its own response unreadable. Lines from before the
+    // request, such as a banner, cannot be the cause.
     let strays = inner.answering.events.strays();
     let lines = strays.lines();
     let stray = || strays.since(lines);
@@ -126,7 +127,8 @@ fn declaring(mut options: PeerRequestOptions, capabilities: Option<&Value>) -> P
     options
 }
 
-/// Returns the MCP name of a method that has another internal name, because the SDK would parse it wrongly.
+/// Returns the MCP name of a method. Some methods have another internal name, because the SDK would parse their MCP
+/// name wrongly.
 fn official(method: &str) -> &str {
     match method.strip_prefix("antiphon/") {
         Some("tasks/call") => "tools/call",
@@ -135,7 +137,7 @@ fn official(method: &str) -> &str {
     }
 }
 
-/// Cancels the request at the server on drop, if the caller no longer waits for the response.
+/// A guard that cancels the request at the server if the caller no longer waits for the response.
 struct Abandoned {
     peer: Peer<RoleClient>,
     id: Option<RequestId>,

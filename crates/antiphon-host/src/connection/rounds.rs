@@ -14,15 +14,15 @@ use crate::{
     page::{PAGES_REQUIRED, Page},
 };
 
-/// The maximum number of times that web pages are opened for one request. If the server still requires them, further
-/// visits do not help.
+/// The maximum number of times that web pages are opened for one request. If the server still requires the pages after
+/// these visits, further visits do not help.
 const VISITS: u32 = 3;
 
-/// The error code for a request whose headers contradict its body. The server did not execute it.
+/// The error code for a request whose headers contradict its body. The server did not execute such a request.
 const HEADER_MISMATCH: i32 = -32020;
 
 impl Connection {
-    /// Sends a request and answers its questions until it is complete.
+    /// Sends a request, and answers the questions of the server until the request is complete.
     pub(super) async fn converse<T: DeserializeOwned>(
         &self,
         method: &str,
@@ -82,8 +82,8 @@ impl Connection {
                 retry["requestState"] = state.clone();
             }
             if requests.is_empty() {
-                // The server only asks for a retry. Wait before it, so that the two programs do not loop at full
-                // speed.
+                // The server only asks for a retry. Wait before the retry, so that the two programs do not exchange
+                // requests in a busy loop.
                 let wait = Duration::from_millis(50 << empty_rounds.min(3)).min(Duration::from_millis(250));
                 empty_rounds += 1;
                 tokio::time::sleep(wait).await;
@@ -95,8 +95,8 @@ impl Connection {
         Err(Error::Rounds(limits.rounds))
     }
 
-    /// Sends a request whose arguments can also be required in headers. The schema of a tool defines these arguments,
-    /// and the transport stores the schemas of tools that were listed over it.
+    /// Sends a request that possibly must repeat some arguments in HTTP headers. The schema of a tool defines these
+    /// arguments. The transport has only the schemas of tools that were listed over this transport.
     pub(crate) async fn send_with_headers(
         &self,
         method: &str,
@@ -113,7 +113,7 @@ impl Connection {
         }
     }
 
-    /// Answers the questions of a round, several at the same time.
+    /// Answers the questions of a round. Several questions are answered at the same time.
     async fn answer_all(&self, requests: Map<String, Value>) -> Result<Map<String, Value>> {
         let answering = &self.inner.answering;
         let answers = requests.into_iter().map(|(key, request)| async move {
@@ -153,7 +153,7 @@ impl Connection {
     }
 }
 
-/// Converts an error of an answer. The answers of a round cannot contain errors, so it ends the call.
+/// Converts an error of an answer. The answers of a round cannot contain errors, so an error ends the call.
 fn refused(error: ErrorData) -> Error {
     Error::Server { code: error.code.0, message: error.message.into_owned(), data: error.data }
 }

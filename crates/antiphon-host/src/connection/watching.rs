@@ -9,12 +9,13 @@ use tokio::task::AbortHandle;
 use super::is_modern;
 use crate::{answering::Answering, endpoint::Running, event::Event};
 
-/// A stream of changes. Drop ends it.
+/// A stream of changes. Dropping this value ends the stream.
 #[derive(Debug, Default)]
 pub(super) struct Watching(Option<AbortHandle>);
 
 impl Watching {
-    /// Requests the changes that have a listener. In a session, the server sends them without a request.
+    /// Requests notifications of the changes that have a listener. In a session, the server sends these notifications
+    /// without a request.
     pub(super) async fn begin(running: &Running, answering: &Answering) -> Self {
         if !is_modern(running.peer()) {
             return Self(None);

@@ -52,7 +52,7 @@ impl ProxyConfig {
         self
     }
 
-    /// Sets the protocol revisions that the proxy uses to the other server. Default: [`Lifecycle::Auto`].
+    /// Sets the protocol revisions that the proxy uses for the other server. Default: [`Lifecycle::Auto`].
     #[must_use]
     pub fn with_lifecycle(mut self, lifecycle: Lifecycle) -> Self {
         self.lifecycle = lifecycle;
@@ -67,7 +67,8 @@ impl ProxyConfig {
         self
     }
 
-    /// Sets how long a task of the other server can work until its result or its next question. Default: 24 hours.
+    /// Sets how long the proxy waits until a task of the other server returns its result or its next question.
+    /// Default: 24 hours.
     #[must_use]
     pub fn with_task_timeout(mut self, timeout: Duration) -> Self {
         self.task_timeout = timeout;
@@ -97,14 +98,14 @@ impl ProxyConfig {
         self
     }
 
-    /// Sets the maximum size of a result or of the questions of a round, as JSON in bytes. Default: 8 MiB.
+    /// Sets the maximum size in bytes of a result, or of the questions of a round, as JSON. Default: 8 MiB.
     #[must_use]
     pub fn with_max_bytes(mut self, bytes: usize) -> Self {
         self.max_bytes = bytes;
         self
     }
 
-    /// Sets how often one call can ask. Default: 100.
+    /// Sets the maximum number of rounds with questions in one call. Default: 100.
     #[must_use]
     pub fn with_max_rounds(mut self, rounds: u32) -> Self {
         self.max_rounds = rounds;
@@ -112,8 +113,9 @@ impl ProxyConfig {
     }
 
     /// Forwards reads of all URIs that begin with `prefix`, for example `notes://`. The proxy always forwards the URIs
-    /// that the other server lists, and those that match its templates. Use this setting for links in results that the
-    /// server does not list. You can call this method several times. Default: none.
+    /// that the other server lists, and the URIs that match a template of the other server. Use this setting if
+    /// results contain links to URIs that the other server does not list. You can call this method several times.
+    /// Default: none.
     #[must_use]
     pub fn with_uris(mut self, prefix: impl Into<String>) -> Self {
         self.uris.push(prefix.into());

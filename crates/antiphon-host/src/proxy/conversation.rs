@@ -1,4 +1,4 @@
-//! The questions and notifications of one call to the other server.
+//! The questions and notifications of one call to the other server (the proxied server).
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -22,27 +22,27 @@ use crate::{
     task::TaskInfo,
 };
 
-/// A call to the other server. In a session, the server asks its questions while the call is open. The call then
-/// continues without the run that started it, and the run attaches to the call again when it has the answers.
+/// A call to the other server. In a session, the server asks its questions while the call is open. The call then stays
+/// open without the run that started it. When the run has the answers, it attaches to the call again.
 #[derive(Default)]
 pub(super) struct Conversation {
     state: Mutex<State>,
-    /// Notifies of every change of the state.
+    /// A channel that reports every change of the state.
     changed: watch::Sender<()>,
 }
 
 #[derive(Default)]
 struct State {
     open: Vec<Question>,
-    /// The number of questions so far, which names the next question.
+    /// The number of questions so far. The key of the next question contains this number.
     asked: u64,
     notes: VecDeque<Note>,
-    /// The last progress that was passed on.
+    /// The last progress that the proxy reported to the caller.
     progress: f64,
-    /// The last status of the task that was passed on.
+    /// The last status of the task that the proxy reported to the caller.
     status: Option<String>,
     ended: Option<Result<Value, Arc<Error>>>,
-    /// The number of runs that are attached. More than one if a client repeats its request.
+    /// The number of runs that are attached. The number is greater than 1 if a client repeats its request.
     attached: usize,
     /// When the last run left to wait for answers. `None` if no run waits for answers.
     left: Option<Instant>,
@@ -60,7 +60,7 @@ pub(super) struct Cancelled {
 struct Question {
     key: String,
     request: Value,
-    /// Closed if the server has withdrawn the question.
+    /// The channel for the answer. The channel is closed if the server has withdrawn the question.
     answer: oneshot::Sender<Result<Value, ErrorData>>,
 }
 
@@ -78,7 +78,7 @@ pub(super) enum Next {
     Ended(Result<Value, Arc<Error>>),
 }
 
-/// The number of notifications that are kept until the run takes them.
+/// The maximum number of notifications that are kept until the run takes them.
 const MAX_NOTES: usize = 256;
 
 /// How long the result of a call stays available, for a client that repeats its request.
@@ -110,8 +110,8 @@ impl Conversation {
         answered.await.unwrap_or_else(|_| Err(ended()))
     }
 
-    /// Gives answers to open questions. Answers to other questions have no effect, because a client can repeat its
-    /// request.
+    /// Sends answers to the open questions. Answers to other questions have no effect, because such answers arrive if
+    /// a client repeats its request.
     pub(super) fn answer(&self, mut answers: Answers) {
         let open = std::mem::take(&mut self.state().open);
         let mut rest = Vec::new();
@@ -123,13 +123,13 @@ impl Conversation {
             }
         }
         self.change(|state| {
-            // Questions that were asked since then come last.
+            // Questions that were asked in the meantime come last.
             rest.append(&mut state.open);
             state.open = rest;
         });
     }
 
-    /// Takes an event of the connection.
+    /// Records an event of the connection.
     pub(super) fn event(&self, event: Event) {
         let note = match event {
             Event::Log { level, logger, data } => Note::Log { level: level_of(&level), logger, data },
@@ -144,7 +144,7 @@ impl Conversation {
         self.note(Note::Progress(progress));
     }
 
-    /// Takes the state of a task. A server reports the progress of a task as its status message.
+    /// Records the state of a task. A server reports the progress of a task in the status message of the task.
     pub(super) fn task(&self, info: &TaskInfo) {
         let Some(message) = &info.message else { return };
         if self.state().status.as_ref() != Some(message) {
@@ -161,7 +161,7 @@ impl Conversation {
         });
     }
 
-    /// Waits for `work`, and passes notifications on to the caller of `ctx` at the same time.
+    /// Waits for `work`. Meanwhile, sends notifications to the caller of `ctx`.
     pub(super) async fn telling<F: Future>(&self, ctx: &Ctx, work: F) -> F::Output {
         let mut work = std::pin::pin!(work);
         loop {
@@ -208,7 +208,7 @@ impl Conversation {
         self.state().progress = last;
     }
 
-    /// Waits until the call asks or ends.
+    /// Waits until the call asks a question or ends.
     pub(super) async fn next(&self) -> Next {
         let mut gathered = false;
         loop {
@@ -237,7 +237,7 @@ impl Conversation {
         }
     }
 
-    /// Ends the call. Open questions get no answer.
+    /// Ends the call. Open questions are not answered.
     pub(super) fn end(&self, result: Result<Value>) {
         self.change(|state| {
             state.ended = Some(result.map_err(Arc::new));
@@ -333,7 +333,7 @@ impl State {
 /// A run that waits for the next event of the call. If the last run is dropped while it waits, the call is cancelled.
 pub(super) struct Attached {
     conversation: Arc<Conversation>,
-    /// Whether the run left to wait for answers.
+    /// Whether the run detached to wait for answers.
     waits: bool,
 }
 
@@ -430,7 +430,7 @@ impl Current {
     }
 }
 
-/// One open call. Drop removes the call.
+/// One open call. Dropping this value removes the call.
 pub(super) struct Entered {
     current: Arc<Current>,
     conversation: Arc<Conversation>,

@@ -1,9 +1,9 @@
 //! Forwards one request to the other server, and the questions of that server to the caller.
 //!
-//! The request runs in rounds, on both revisions: a round ends with the result or with questions. On MCP 2026-07-28 the
-//! other server keeps its state in `requestState`, or in a task. On MCP 2025-11-25 the call stays open in this process,
-//! and its ID takes the place of the state. Each round is a step of the caller's run. So the run can be suspended at the
-//! questions, and replayed.
+//! On both revisions, the request runs in rounds. A round ends with the result or with questions. On MCP 2026-07-28
+//! the other server keeps its state in `requestState`, or in a task. On MCP 2025-11-25 the call stays open in this
+//! process, and the journal contains the ID of the call instead of a state. Each round is a step of the caller's run.
+//! So the run can be suspended at the questions, and replayed.
 
 use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc, time::Duration};
 
@@ -66,7 +66,7 @@ struct Turn {
     asks: Map<String, Value>,
 }
 
-/// Where the other server continues.
+/// The position from which the other server continues.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Place {
@@ -75,9 +75,9 @@ enum Place {
     Start,
     /// The server continues with this `requestState`.
     State(Option<String>),
-    /// The server runs the call as a 2026-07-28 task, and has the answers to the questions in `given`.
+    /// The server runs the call as a 2026-07-28 task. The server has the answers to the questions in `given`.
     Task { id: String, given: Vec<String> },
-    /// The call is open in this process, to a 2025-11-25 server.
+    /// The call to a 2025-11-25 server is open in this process.
     Open(String),
 }
 
@@ -93,7 +93,8 @@ enum Round {
 const RETRY: Duration = Duration::from_millis(200);
 
 impl Remote {
-    /// Sends the request, and asks the questions of the other server with `ctx`, until it has the result.
+    /// Sends the request, and asks the questions of the other server through `ctx`, until the other server returns the
+    /// result.
     pub(super) fn forward<'a>(
         self: &Arc<Self>,
         ctx: &'a Ctx,
@@ -107,7 +108,7 @@ impl Remote {
         Box::pin(async move { ctx.loop_with_state("proxy", Turn::default(), body).await })
     }
 
-    /// Asks the questions of the last round, and runs the next one.
+    /// Asks the questions of the last round, and runs the next round.
     fn turn<'a>(
         self: &'a Arc<Self>,
         ctx: &'a Ctx,
@@ -212,7 +213,7 @@ impl Remote {
     ) -> Result<Round, Error> {
         let mut given = Map::new();
         for (key, answer) in answers {
-            // `ask_all` returns errors of a 2026-07-28 round to the caller.
+            // In a 2026-07-28 round, `ask_all` has already returned errors to the caller.
             given.extend(answer.ok().map(|answer| (key, answer)));
         }
         if let Place::Task { id, given: before } = place {
@@ -373,7 +374,7 @@ impl Remote {
         )))
     }
 
-    /// The error for an open call that this process does not have.
+    /// Returns the error for an open call that does not exist in this process.
     fn not_here(&self) -> antiphon::Error {
         let (name, limit) = (self.label(), self.config.answer_timeout);
         refusal(format!(
@@ -381,7 +382,7 @@ impl Remote {
         ))
     }
 
-    /// Converts an error of the other server. The log contains the details of a failed connection, because they can
+    /// Converts an error of the other server. The details of a failed connection are only logged, because they can
     /// contain addresses and output of the server.
     fn failed(&self, error: &Error) -> antiphon::Error {
         let (label, name) = (self.label(), self.name());
@@ -438,8 +439,8 @@ impl Remote {
     }
 }
 
-/// Gives a closure the type that `Ctx::loop_with_state` takes. The compiler cannot infer that its future is `Send` for
-/// every lifetime of the context.
+/// Returns a closure with the type that `Ctx::loop_with_state` requires. The compiler cannot infer that its future is
+/// `Send` for every lifetime of the context.
 fn body<F>(body: F) -> F
 where
     F: for<'a> Fn(&'a Ctx, Turn) -> BoxFuture<'a, Result<ControlFlow<Value, Turn>>>,
@@ -447,7 +448,7 @@ where
     body
 }
 
-/// Calls a 2025-11-25 server. The connection passes its questions to the conversation.
+/// Calls a 2025-11-25 server. The connection forwards the questions of the server to the conversation.
 async fn session_call(lease: &Lease, call: &Arc<Conversation>, request: &Request) -> Result<Value, Error> {
     let connection = lease.connection();
     if request.method == "tools/call" {
@@ -491,8 +492,8 @@ fn as_answer(error: &antiphon::Error) -> Option<ErrorData> {
     }
 }
 
-/// Returns the parameters of a question without the parts that belong to the connection to the other server, and
-/// without the permission that the model can answer: only tools of this server can give it.
+/// Returns the parameters of a question, without the parts that belong to the connection to the other server. Also
+/// removes the permission that the model can answer, because only tools of this server can give this permission.
 fn cleaned(params: &Value) -> Value {
     let mut params = params.clone();
     if let Some(params) = params.as_object_mut() {
@@ -506,19 +507,19 @@ fn cleaned(params: &Value) -> Value {
     params
 }
 
-/// The prefix of `_meta` keys that MCP defines. They belong to one connection.
+/// The prefix of `_meta` keys that MCP defines. Values under these keys belong to one connection.
 pub(super) const RESERVED_META: &str = "io.modelcontextprotocol/";
 
 fn late(request: &Request, limit: Duration) -> Error {
     Error::Timeout { method: request.method.into(), after: limit, stray: None }
 }
 
-/// An error that is not retried, because the other server can have executed the call.
+/// Returns an error that is not retried, because the other server may have executed the call.
 fn refusal(message: String) -> antiphon::Error {
     antiphon::Error::tool(message).terminal()
 }
 
-/// Returns an error with its causes.
+/// Returns the text of an error with its causes.
 fn chain(error: &Error) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);
@@ -529,7 +530,7 @@ fn chain(error: &Error) -> String {
     text
 }
 
-/// Cancels the work of the other server when the run of the caller is cancelled.
+/// A guard that cancels the work of the other server when the run of the caller is cancelled.
 struct Cancels<'a> {
     remote: &'a Remote,
     ctx: &'a Ctx,

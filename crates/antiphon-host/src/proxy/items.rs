@@ -13,11 +13,11 @@ use super::{
 };
 use crate::error::Result;
 
-/// The `_meta` key under which the connection keeps the task support of a 2025-11-25 tool.
+/// The `_meta` key under which the connection stores the task support of a 2025-11-25 tool.
 const EXECUTION: &str = "antiphon/execution";
 
 impl Proxy {
-    /// Lists the tools of the other server, as tools for an Antiphon server. The list is read again with each call.
+    /// Lists the tools of the other server, as tools for an Antiphon server. Each call requests the list again.
     ///
     /// # Errors
     ///
@@ -62,7 +62,7 @@ impl Proxy {
         front
     }
 
-    /// Lists the prompts of the other server, as prompts for an Antiphon server. The list is read again with each call.
+    /// Lists the prompts of the other server, as prompts for an Antiphon server. Each call requests the list again.
     ///
     /// # Errors
     ///
@@ -102,8 +102,8 @@ impl Proxy {
         front
     }
 
-    /// Lists the resources of the other server, as resources for an Antiphon server. The list is read again with each
-    /// call.
+    /// Lists the resources of the other server, as resources for an Antiphon server. Each call requests the list
+    /// again.
     ///
     /// # Errors
     ///
@@ -143,10 +143,12 @@ impl Proxy {
         front
     }
 
-    /// Lists the resource templates of the other server, as templates for an Antiphon server, and a template for each
-    /// [`ProxyConfig::with_uris`](crate::ProxyConfig::with_uris). The list is read again with each call.
+    /// Lists the resource templates of the other server, as templates for an Antiphon server. Also returns a template
+    /// for each prefix of [`ProxyConfig::with_uris`](crate::ProxyConfig::with_uris). Each call requests the list
+    /// again.
     ///
-    /// A template without a fixed scheme, such as `{uri}`, is omitted, because it would match the URIs of other servers.
+    /// A template without a fixed scheme, such as `{uri}`, is omitted, because it would match the URIs of other
+    /// servers.
     ///
     /// # Errors
     ///
@@ -197,7 +199,7 @@ impl Proxy {
 #[derive(Clone)]
 struct One {
     remote: Arc<Remote>,
-    /// The name at the other server, or the URI.
+    /// The name that the item has at the other server, or the URI.
     name: String,
 }
 
@@ -243,7 +245,7 @@ pub(super) fn output(result: Value) -> antiphon::Result<ToolOutput> {
     Ok(output)
 }
 
-/// Returns the metadata that belongs to the item, and not to the connection to the other server.
+/// Returns the metadata of the item, without the metadata of the connection to the other server.
 fn passed_on(meta: Option<MetaObject>) -> Map<String, Value> {
     let mut meta = meta.map(|meta| meta.0).unwrap_or_default();
     meta.retain(|key, _| key != EXECUTION && !key.starts_with(RESERVED_META));

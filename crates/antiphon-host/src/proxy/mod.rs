@@ -1,7 +1,8 @@
 //! Serves the tools, prompts and resources of another MCP server in an Antiphon server.
 //!
 //! [`items`] creates the tools, prompts and resources. [`forward`] sends one request to the other server, and its
-//! questions to the caller. [`pool`] has the connections, and [`conversation`] the questions and notifications of a call.
+//! questions to the caller. [`pool`] contains the connections. [`conversation`] contains the questions and
+//! notifications of a call.
 
 mod config;
 mod conversation;
@@ -19,11 +20,13 @@ pub use self::config::ProxyConfig;
 use self::{forward::Request, pool::Remote};
 use crate::{connection::ServerInfo, endpoint::Endpoint, error::Result};
 
-/// Another MCP server. An Antiphon server offers the tools, prompts and resources of this server.
+/// A proxy for another MCP server. Through the proxy, an Antiphon server offers the tools, prompts and resources of
+/// the other server.
 ///
-/// If a tool of the other server asks a question, the proxy asks the caller of the Antiphon server. Questions, progress,
-/// log messages and results pass through, on every combination of the protocol revisions 2025-11-25 and 2026-07-28. The
-/// [guide](https://github.com/antiphon-rs/antiphon/blob/main/docs/guides/proxy.md) has the limits.
+/// If a tool of the other server asks a question, the proxy asks the caller of the Antiphon server. The proxy forwards
+/// questions, progress, log messages and results, for every combination of the protocol revisions 2025-11-25 and
+/// 2026-07-28. The [guide](https://github.com/antiphon-rs/antiphon/blob/main/docs/guides/proxy.md) describes the
+/// limits.
 ///
 /// A clone is a handle to the same proxy.
 ///
@@ -42,9 +45,9 @@ use crate::{connection::ServerInfo, endpoint::Endpoint, error::Result};
 ///
 /// # Security
 ///
-/// The other server receives the arguments of a call and the answers of the user. It does not receive credentials,
-/// headers or the identity of the caller. Descriptions and results of the other server reach the model of the caller.
-/// So connect only to servers that you trust as much as your own tools.
+/// The other server receives the arguments of a call and the answers of the user. The other server does not receive
+/// credentials, headers or the identity of the caller. The caller's model receives descriptions and results of the
+/// other server. So connect only to servers that you trust as much as your own tools.
 #[derive(Clone)]
 pub struct Proxy {
     remote: Arc<Remote>,
@@ -56,7 +59,8 @@ impl Proxy {
         Self::connect_with(endpoint, ProxyConfig::default()).await
     }
 
-    /// Connects to a server. Calls to an MCP 2025-11-25 server use further connections, which the proxy opens on demand.
+    /// Connects to a server. Calls to an MCP 2025-11-25 server use further connections, which the proxy opens on
+    /// demand.
     ///
     /// # Errors
     ///
@@ -72,8 +76,8 @@ impl Proxy {
 
     /// Adds all tools, prompts, resources and resource templates of the other server to `builder`.
     ///
-    /// The list is read now. If it changes later, call [`tools`](Self::tools) again, for example after
-    /// [`Event::ToolsChanged`](crate::Event::ToolsChanged), and change your server with
+    /// The proxy requests the lists during this call. If the list of tools changes later, call [`tools`](Self::tools)
+    /// again, for example after [`Event::ToolsChanged`](crate::Event::ToolsChanged), and change your server with
     /// [`Server::add_tool`](antiphon::Server::add_tool).
     ///
     /// If `builder` already has a tool or prompt with the same name, or a resource with the same URI,
@@ -99,12 +103,12 @@ impl Proxy {
     /// Calls a tool of the other server from a tool of your server. Each round with the other server is a
     /// [step](Ctx::step) of the run, and each question of the other server is a question of the run.
     ///
-    /// `tool` is the name at the other server, without the prefix.
+    /// `tool` is the name of the tool at the other server, without the prefix.
     ///
     /// # Errors
     ///
     /// Returns an error if the other server is not reachable, returns a JSON-RPC error, or exceeds a limit of
-    /// [`ProxyConfig`]. If the tool itself fails, the result is not an error of this method: its `is_error` is set.
+    /// [`ProxyConfig`]. If the tool itself fails, this method returns no error, but a result with `is_error` set.
     ///
     /// # Examples
     ///

@@ -31,7 +31,7 @@ use crate::{
     host::{Host, HostLimits},
 };
 
-/// The other server.
+/// The other server (the proxied server), with its connections and open calls.
 pub(super) struct Remote {
     endpoint: Endpoint,
     pub(super) config: ProxyConfig,
@@ -93,8 +93,8 @@ struct Open {
     level: Option<Level>,
 }
 
-/// The caller of a connection: a principal, and the capabilities that the connection declares. Other callers do not use
-/// the connection.
+/// The caller for which a connection is used: a principal, and the capabilities that the connection declares. Other
+/// callers never use the same connection.
 #[derive(Clone, PartialEq)]
 pub(super) struct Owner {
     principal: Option<String>,
@@ -259,7 +259,8 @@ impl Remote {
         Ok(permit)
     }
 
-    /// Takes a connection to a 2025-11-25 server for one call of `owner`, with log messages from `level` on.
+    /// Takes a connection to a 2025-11-25 server for one call of `owner`. Requests log messages of at least the level
+    /// `level`.
     pub(super) async fn lease(self: &Arc<Self>, owner: Owner, level: Option<Level>) -> Result<Lease> {
         let permit = self.permit().await?;
         let mut open = if let Some(open) = self.take_idle(&owner) {
@@ -334,8 +335,9 @@ impl Remote {
     }
 }
 
-/// A connection that one call uses. Drop returns the connection, or closes it if the call was cancelled: a cancelled
-/// call can still ask, and its questions must not reach another caller.
+/// A connection that one call uses. Dropping this value returns the connection to the pool. If the call was cancelled,
+/// the drop closes the connection: a cancelled call can still ask questions, and these questions must not reach
+/// another caller.
 pub(super) struct Lease {
     remote: Arc<Remote>,
     /// `None` only in drop.
@@ -353,7 +355,7 @@ impl Lease {
         &self.open().connection
     }
 
-    /// Sets the call that the connection works on, until the guard is dropped.
+    /// Adds a call to the open calls of the connection, until the guard is dropped.
     pub(super) fn begin(&self, conversation: &Arc<Conversation>) -> Entered {
         self.open().current.enter(conversation, None)
     }

@@ -17,15 +17,15 @@ use crate::{
     form::BoxFuture,
 };
 
-/// The error code of a 2025-11-25 server for a plain call of a tool that requires a task.
+/// The error code that a 2025-11-25 server returns for a plain call of a tool that requires a task.
 const METHOD_NOT_FOUND: i32 = -32601;
 
 impl<'a> Call<'a> {
     /// Runs the call as a task. `.await` returns a handle as soon as the server has created the task.
     ///
-    /// On MCP 2025-11-25 the host requests a task if the tool supports it. On MCP 2026-07-28 the server decides whether
-    /// it creates a task. If the server creates no task, `.await` waits for the result of the call, and the handle
-    /// contains this result.
+    /// On MCP 2025-11-25 the host requests a task if the tool supports it. On MCP 2026-07-28 the server decides
+    /// whether it creates a task. If the server does not create a task, `.await` waits for the result of the call, and
+    /// the handle contains this result.
     pub fn as_task(self) -> TaskCall<'a> {
         TaskCall { call: self, ttl: None }
     }
@@ -40,8 +40,8 @@ pub struct TaskCall<'a> {
 
 impl TaskCall<'_> {
     /// Sets how long an MCP 2025-11-25 server should keep the task, counted from its creation. The server can choose
-    /// another time, which is in [`TaskInfo::ttl`]. On MCP 2026-07-28 this setting has no effect. Default: the server
-    /// decides how long it keeps the task.
+    /// another time. [`TaskInfo::ttl`] contains the chosen time. On MCP 2026-07-28 this setting has no effect.
+    /// Default: the server decides how long it keeps the task.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
         self
@@ -73,7 +73,7 @@ impl fmt::Debug for TaskCall<'_> {
     }
 }
 
-/// Makes a call, and waits for its task if the call becomes one.
+/// Makes a call. If the call becomes a task, waits for the task.
 pub(crate) async fn call(call: Call<'_>) -> Result<CallToolResult> {
     let handle = match plain(&call).await? {
         TaskHandle { held: Held::Result(result), .. } => return Ok(Arc::unwrap_or_clone(result)),
@@ -82,7 +82,7 @@ pub(crate) async fn call(call: Call<'_>) -> Result<CallToolResult> {
     let mut abandoned = Abandoned(Some(handle.clone()));
     let result = handle.wait().await;
     // Cancel a running task only if the caller does not receive its ID. With the ID in the error, the caller can wait
-    // for it again.
+    // for the task again.
     if matches!(
         result,
         Ok(_)
@@ -101,7 +101,7 @@ async fn plain(call: &Call<'_>) -> Result<TaskHandle> {
     let connection = call.connection;
     match connection.conclude("tools/call", call.params()?, &call.options).await {
         Err(error @ Error::Server { code: METHOD_NOT_FOUND, .. }) => {
-            // The server did not execute the call, so it can be sent again as a task.
+            // The server did not execute the call, so the call can be sent again as a task.
             if connection.speaks_modern().await? || connection.support(&call.tool).await? != Support::Required
             {
                 return Err(error);
@@ -179,7 +179,7 @@ impl Connection {
     }
 }
 
-/// Cancels the task on drop, if the caller no longer waits for it.
+/// A guard that cancels the task if the caller no longer waits for it.
 struct Abandoned(Option<TaskHandle>);
 
 impl Drop for Abandoned {

@@ -24,14 +24,14 @@ pub(super) struct Follow<'a> {
     task: &'a Arc<Task>,
     timeout: Option<Duration>,
     losses: Losses,
-    /// How often the server returned an error for `tasks/result` while the task was running.
+    /// The number of errors that the server returned for `tasks/result` while the task was running.
     refused: Losses,
 }
 
 /// The state of a task at one poll.
 pub(super) struct Seen {
     pub(super) info: TaskInfo,
-    /// The complete response. On MCP 2026-07-28 it also contains the questions and the result.
+    /// The complete response. On MCP 2026-07-28, the response also contains the questions and the result.
     detail: Value,
     modern: bool,
 }
@@ -53,7 +53,7 @@ impl<'a> Follow<'a> {
         let info = self.task.complete(read("tasks/get", &detail)?);
         #[cfg(feature = "proxy")]
         if self.connection.answering().forward.is_some() {
-            // A proxy passes the state on as progress.
+            // A proxy reports this state to its caller as progress.
             self.connection.answering().events.tell(crate::event::Event::Task(info.clone()));
         }
         Ok(Seen { info, detail, modern })
@@ -117,8 +117,8 @@ impl<'a> Follow<'a> {
         }
     }
 
-    /// Polls a 2026-07-28 task until it has ended, or asks a question whose key is not in `given`. Calls `tell` with each
-    /// state.
+    /// Polls a 2026-07-28 task until the task has ended, or asks a question whose key is not in `given`. Calls `tell`
+    /// with each state.
     #[cfg(feature = "proxy")]
     pub(super) async fn stage(
         &mut self,
@@ -157,16 +157,16 @@ impl<'a> Follow<'a> {
         }
     }
 
-    /// Waits for `tasks/result`, during which the server asks its questions. Returns `None` if the connection was
-    /// lost. Then the task must be polled again.
+    /// Waits for the response to `tasks/result`. During this request, the server asks its questions. Returns `None` if
+    /// the connection was lost, so that the caller polls the task again.
     async fn result(&mut self) -> Result<Option<CallToolResult>> {
         // Users answer questions during this request, so it has no timeout.
         let options = Options { patient: true, ..Options::default() };
         match self.connection.send("antiphon/tasks/result", id_of(self.task), &options).await {
             Ok(result) => parse("tasks/result", unwrapped_result(result)).map(Some),
             Err(Error::Lost { .. }) => Ok(None),
-            // The specification does not define the response for a cancelled task. And the error of the call can be
-            // the same as the error for an unknown task.
+            // The specification does not define the response for a cancelled task. In addition, the error of the call
+            // can be the same as the error for an unknown task.
             Err(error @ Error::Server { .. }) => match self.look().await?.info.status {
                 TaskStatus::Cancelled => Err(Error::TaskCancelled { id: self.task.id.clone() }),
                 // The task is still running, so this error is not its result.
@@ -179,7 +179,7 @@ impl<'a> Follow<'a> {
         }
     }
 
-    /// Sends an answer to the server. It can be sent twice, because the server accepts only the first.
+    /// Sends an answer to the server. The answer can be sent twice, because the server accepts only the first copy.
     async fn give(&mut self, claim: Claim, answer: Result<Value, ErrorData>) -> Result<()> {
         // The answers of a task cannot contain errors, so an error ends the wait.
         let answer = answer.map_err(|error| Error::Server {
@@ -196,7 +196,7 @@ impl<'a> Follow<'a> {
             Ok(_) => unsaid.given(),
             Err(error @ Error::Server { code: INVALID_PARAMS, .. }) => {
                 unsaid.forget();
-                // The task can have ended while the user answered.
+                // The task may have ended while the user answered.
                 if !self.look().await?.info.status.is_finished() {
                     return Err(error);
                 }
@@ -208,12 +208,12 @@ impl<'a> Follow<'a> {
 
     pub(super) async fn cancel(mut self) -> Result<TaskInfo> {
         match self.say_again("cancel", id_of(self.task)).await {
-            // 2025-11-25 returns the state of the task.
+            // A 2025-11-25 server returns the state of the task.
             Ok((value, false)) if TaskInfo::read(&value).is_some() => {
                 Ok(self.task.complete(read("tasks/cancel", &value)?))
             }
-            // 2026-07-28 returns no state, so poll the task. 2025-11-25 returns the same error for a task that has
-            // ended and for an unknown task.
+            // A 2026-07-28 server returns no state, so poll the task. A 2025-11-25 server returns the same error for a
+            // task that has ended and for an unknown task.
             Ok(_) | Err(Error::Server { code: INVALID_PARAMS, .. }) => Ok(self.look().await?.info),
             Err(error) => Err(error),
         }
@@ -244,7 +244,7 @@ fn requests_in(detail: &Value) -> Map<String, Value> {
     }
 }
 
-/// Returns a field of a task, which can be wrapped.
+/// Returns a field of a task. The task can be wrapped in an object with the member `task`.
 fn field(detail: &Value, name: &str) -> Value {
     unwrapped(detail).get(name).cloned().unwrap_or_default()
 }

@@ -56,7 +56,7 @@ pub struct TaskInfo {
     /// The time of the last change in ISO 8601, if the server sends it.
     pub last_updated: Option<String>,
     /// How long the server keeps the task, counted from its creation. `None` if the task never expires, or if the
-    /// server sends no time.
+    /// server does not send this time.
     pub ttl: Option<Duration>,
     /// The interval between polls that the server recommends.
     pub poll_interval: Option<Duration>,
@@ -110,7 +110,7 @@ impl TaskInfo {
     }
 }
 
-/// Returns the task in a response. Some servers wrap it.
+/// Returns the task in a response. Some servers wrap the task in an object.
 pub(super) fn unwrapped(value: &Value) -> &Value {
     match value.get("task") {
         Some(task) if task.is_object() && value.get("taskId").is_none() => task,
@@ -118,7 +118,7 @@ pub(super) fn unwrapped(value: &Value) -> &Value {
     }
 }
 
-/// Returns the result of a tool in the response to `tasks/result`. Some servers wrap it.
+/// Returns the result of a tool in the response to `tasks/result`. Some servers wrap the result in an object.
 pub(super) fn unwrapped_result(mut value: Value) -> Value {
     match value.get_mut("result") {
         Some(result) if result.is_object() => result.take(),

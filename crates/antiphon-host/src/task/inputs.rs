@@ -16,8 +16,8 @@ use crate::{answering::Answering, form::BoxFuture};
 
 type Answered = (Claim, Result<Value, ErrorData>);
 
-/// The open questions of a task. The task is polled while they are open, because it can ask further questions or
-/// withdraw some.
+/// The open questions of a task. The task is polled while questions are open, because the task can ask further
+/// questions or withdraw questions.
 pub(super) struct Inputs<'a> {
     answering: &'a Answering,
     task: &'a Arc<Task>,
@@ -54,7 +54,7 @@ impl<'a> Inputs<'a> {
         Self { answering, task, asking: FuturesUnordered::new(), withdraw: BTreeMap::new(), permits }
     }
 
-    /// Asks the new questions in `requests`, and withdraws the questions that are missing in it.
+    /// Asks the new questions in `requests`, and withdraws the open questions that are missing in `requests`.
     pub(super) fn ask(&mut self, requests: Map<String, Value>) -> Asked {
         self.withdraw.retain(|key, withdraw| {
             withdraw.missed = if requests.contains_key(key) { 0 } else { withdraw.missed + 1 };

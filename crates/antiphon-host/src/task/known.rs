@@ -1,4 +1,4 @@
-//! The tasks that have handles, and their listeners.
+//! The tasks of a connection that have handles or listeners.
 
 use std::{
     collections::BTreeMap,
@@ -12,18 +12,18 @@ use serde_json::Value;
 
 use super::info::TaskInfo;
 
-/// The state of a task. All handles of a connection for the same task share it, so that a question is asked once,
-/// even if several handles wait.
+/// The state of a task. All handles of a connection for the same task share this state. So a question is asked only
+/// once, even if several handles wait.
 pub(crate) struct Task {
     pub(super) id: String,
     inputs: Mutex<BTreeMap<String, Input>>,
     said: Mutex<Said>,
-    /// The result, after the task has ended. It does not change.
+    /// The result, after the task has ended. The result does not change.
     pub(super) result: OnceLock<CallToolResult>,
 }
 
-/// Values that a server sent once, and that the SDK drops later. The SDK parses a working 2025-11-25 task as a
-/// 2026-07-28 task, whose fields have other names.
+/// Values from earlier responses of the server that the SDK discards in later responses. The SDK parses a working
+/// 2025-11-25 task as a 2026-07-28 task, and the fields of these tasks have different names.
 #[derive(Default)]
 struct Said {
     ttl: Option<Duration>,
@@ -60,8 +60,8 @@ impl Task {
         lock(&self.inputs).get(key) == Some(&Input::Given)
     }
 
-    /// Claims the question `key`, unless it is already claimed or answered. If an answer exists, the claim contains
-    /// it.
+    /// Claims the question `key`, unless the question is already claimed or answered. If an answer exists, the claim
+    /// contains it.
     pub(super) fn claim(self: &Arc<Self>, key: &str) -> Option<Claim> {
         let mut inputs = lock(&self.inputs);
         let answer = match inputs.get_mut(key) {
@@ -74,7 +74,7 @@ impl Task {
     }
 }
 
-/// A claimed question. If it is dropped before the answer is sent, another handle can claim the question.
+/// A claimed question. If the claim is dropped before the answer is sent, another handle can claim the question.
 pub(super) struct Claim {
     task: Arc<Task>,
     pub(super) key: String,
@@ -149,7 +149,7 @@ struct Inner {
 }
 
 impl Tasks {
-    /// Returns the task with this ID. All handles share it.
+    /// Returns the task with this ID. All handles share the returned state.
     pub(super) fn pick_up(&self, id: &str) -> Arc<Task> {
         let mut inner = lock(&self.inner);
         if let Some(task) = inner.known.get(id).and_then(Weak::upgrade) {
@@ -183,7 +183,7 @@ impl Tasks {
         if let Some(task) = task {
             task.complete(info.clone());
         }
-        // Call the listeners without the lock, because a listener can register another one.
+        // Call the listeners without the lock, because a listener can register another listener.
         for listener in listeners {
             listener(info);
         }
@@ -195,7 +195,7 @@ impl Tasks {
         lock(&self.inner).tools = tools;
     }
 
-    /// Clears this information after the tools have changed.
+    /// Clears the information from [`learn`](Self::learn) after the tools have changed.
     pub(crate) fn unlearn(&self) {
         lock(&self.inner).tools.clear();
     }

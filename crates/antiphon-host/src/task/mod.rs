@@ -1,7 +1,7 @@
 //! Tasks: calls that outlive their connection, on both revisions.
 //!
-//! The tasks of MCP 2025-11-25 and of MCP 2026-07-28 have the same name, but different protocols. This module has one
-//! API for both protocols: [`begin`] creates tasks, and [`follow`] drives them to their end.
+//! The tasks of MCP 2025-11-25 and of MCP 2026-07-28 have the same name, but different protocols. This module provides
+//! one API for both protocols: [`begin`] creates tasks, and [`follow`] drives them to their end.
 
 mod begin;
 mod follow;
@@ -30,7 +30,7 @@ use crate::{
     event::Listening,
 };
 
-/// The error code of a server for an unknown task, and for a cancellation that is too late.
+/// The error code that a server returns for an unknown task, and for a cancellation that is too late.
 pub(crate) const INVALID_PARAMS: i32 = -32602;
 
 /// A handle to a task. A clone is a handle to the same task.
@@ -74,8 +74,8 @@ impl TaskHandle {
         Self { connection: connection.clone(), held, timeout: None, _listening: None }
     }
 
-    /// Returns the ID of the task. Store the ID if you need another handle later. Returns `None` if the server returned
-    /// the result without creating a task. In that case, [`wait`](Self::wait) returns the result.
+    /// Returns the ID of the task. Store the ID if you need another handle later. Returns `None` if the server
+    /// returned the result without creating a task. In that case, [`wait`](Self::wait) returns the result.
     pub fn id(&self) -> Option<&str> {
         match &self.held {
             Held::Task(task) => Some(&task.id),
@@ -87,7 +87,7 @@ impl TaskHandle {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::TaskUnknown`] if the server does not have the task, or has deleted it.
+    /// Returns [`Error::TaskUnknown`] if the server does not have the task, or has deleted the task.
     pub async fn status(&self) -> Result<TaskInfo> {
         match &self.held {
             Held::Task(task) => self.follow(task).look().await.map(|seen| seen.info),
@@ -99,8 +99,8 @@ impl TaskHandle {
     /// handlers.
     ///
     /// The host polls the task at the interval that the server recommends, and earlier after a notification. If the
-    /// connection is lost, the host reconnects. Each question is asked once, even if several handles wait for the task.
-    /// After the server has received an answer, the host does not send this answer again.
+    /// connection is lost, the host reconnects. Each question is asked only once, even if several handles wait for the
+    /// task. After the server has received an answer, the host does not send this answer again.
     ///
     /// # Cancel safety
     ///
@@ -110,12 +110,13 @@ impl TaskHandle {
     /// # Errors
     ///
     /// - Returns [`Error::Server`] if the task failed, or asks for input that this host cannot provide.
-    /// - Returns [`Error::TaskCancelled`] if the task was cancelled, and [`Error::TaskUnknown`] if it does not exist.
+    /// - Returns [`Error::TaskCancelled`] if the task was cancelled, and [`Error::TaskUnknown`] if the task does not
+    ///   exist.
     /// - Returns [`Error::TaskUnfinished`] or [`Error::TaskStuck`] if a limit of the host is reached. The task
     ///   continues, and you can wait for the task again.
     pub async fn wait(&self) -> Result<CallToolResult> {
         match &self.held {
-            // The future is large, so it is boxed. The future of the caller then stays small.
+            // The future is boxed because it is large. So the future of the caller stays small.
             Held::Task(task) => Box::pin(self.follow(task).finish()).await,
             Held::Result(result) => Ok((**result).clone()),
         }
@@ -124,7 +125,7 @@ impl TaskHandle {
     /// Requests the cancellation of the task, and returns the state of the task.
     ///
     /// If the task has already ended, its status does not change. On MCP 2026-07-28 the server does not have to cancel
-    /// the task immediately. The task can therefore still be running after this call, and can even complete.
+    /// the task immediately. So the task can still be running after this call, and can even complete.
     pub async fn cancel(&self) -> Result<TaskInfo> {
         match &self.held {
             Held::Task(task) => self.follow(task).cancel().await,
@@ -146,7 +147,7 @@ impl TaskHandle {
     }
 }
 
-/// The next stage of a 2026-07-28 task, for callers that answer its questions themselves.
+/// The next stage of a 2026-07-28 task, for callers that answer the questions of the task themselves.
 #[cfg(feature = "proxy")]
 pub(crate) enum Stage {
     /// The task asks these questions.
@@ -157,8 +158,8 @@ pub(crate) enum Stage {
 
 #[cfg(feature = "proxy")]
 impl Connection {
-    /// Sends `answers` to the 2026-07-28 task `id`, and waits for its next stage. `given` has the keys of all questions
-    /// that were answered.
+    /// Sends `answers` to the 2026-07-28 task `id`, and waits for its next stage. `given` contains the keys of all
+    /// questions that were answered.
     pub(crate) async fn stage(
         &self,
         id: &str,
@@ -199,8 +200,8 @@ impl Connection {
         tasks.iter().map(|task| read("tasks/list", task)).collect()
     }
 
-    /// Calls `listener` for each notification about the task, until the returned value is dropped. MCP does not require
-    /// a server to send these notifications. [`TaskHandle::updates`] also polls the task.
+    /// Calls `listener` for each notification about the task, until the returned value is dropped. MCP does not
+    /// require a server to send these notifications. [`TaskHandle::updates`] also polls the task.
     pub fn on_task(&self, id: &str, listener: impl Fn(&TaskInfo) + Send + Sync + 'static) -> TaskListening {
         self.answering().events.tasks().listen(id, Arc::new(listener))
     }

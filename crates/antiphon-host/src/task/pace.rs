@@ -17,14 +17,14 @@ use crate::{
     host::HostLimits,
 };
 
-/// The minimum interval between polls, even if the server suggests a shorter one.
+/// The minimum interval between polls, even if the server suggests a shorter interval.
 const FLOOR: Duration = Duration::from_millis(50);
-/// The first interval if the server suggests none. It doubles until the task changes.
+/// The first interval if the server suggests no interval. The interval doubles until the task changes.
 const FIRST: Duration = Duration::from_millis(200);
-/// The longest of these intervals.
+/// The longest interval if the server suggests no interval.
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// The timer for the polls of a task. It ends after an interval, or after a notification.
+/// The timer for the polls of a task. The timer ends after an interval, or after a notification.
 pub(super) struct Pace {
     longest: Duration,
     own: Duration,
@@ -49,7 +49,7 @@ impl Pace {
         async move {
             tokio::select! {
                 () = sleep_until(now + wait) => {}
-                // Many notifications do not cause polls more often than `FLOOR`.
+                // Even with many notifications, the interval between polls is at least `FLOOR`.
                 () = told.notified() => sleep_until(now + FLOOR).await,
             }
         }
@@ -72,8 +72,8 @@ impl Pace {
     }
 }
 
-/// The error code of a server that cannot respond now, because its store is unavailable or it is overloaded. Requests
-/// that [`Losses`] retries never return it as the outcome of a task.
+/// The error code of a server that is overloaded, or whose store is unavailable. For the requests that [`Losses`]
+/// retries, this code is never the outcome of a task.
 pub(super) const INTERNAL_ERROR: i32 = -32603;
 
 /// Returns whether a retry can succeed.
@@ -81,7 +81,7 @@ pub(super) fn is_passing(error: &Error) -> bool {
     matches!(error, Error::Lost { .. } | Error::Timeout { .. } | Error::Server { code: INTERNAL_ERROR, .. })
 }
 
-/// Retries after lost connections, for requests that only read or are idempotent.
+/// The retries after lost connections, for requests that only read data or are idempotent.
 pub(super) struct Losses {
     limits: HostLimits,
     borne: u32,

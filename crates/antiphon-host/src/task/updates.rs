@@ -8,7 +8,8 @@ use tokio::sync::mpsc;
 use super::{Held, TaskHandle, info::TaskInfo, known::TaskListening, pace::Pace};
 use crate::error::Result;
 
-/// The maximum number of stored notifications. If one is dropped, the next poll returns the current state.
+/// The maximum number of stored notifications. If a notification is discarded, the next poll still returns the current
+/// state.
 const TOLD: usize = 64;
 
 /// A watcher of a task.
@@ -66,7 +67,7 @@ impl Watch {
         None
     }
 
-    /// Waits until the state can have changed, and stores the new states.
+    /// Waits until the state may have changed, and stores the new states.
     async fn learn(&mut self) -> Result<()> {
         if let (Some(last), Some(pace)) = (&self.last, &mut self.pace) {
             tokio::select! {

@@ -1,7 +1,8 @@
 //! The telemetry of a host: spans of `tracing` and metrics of OpenTelemetry.
 //!
-//! Each request has a span and sends its trace context to the server. Requests of the server send theirs to the host.
-//! So a call is one trace, with any number of rounds. Without the feature, `off` has the same names and does nothing.
+//! Each request has a span and sends its trace context to the server. Requests of the server send their trace context
+//! to the host. So a call is one trace, with any number of rounds. Without the feature `telemetry`, the module `off`
+//! defines the same names without any effect.
 
 #[cfg(not(feature = "telemetry"))]
 mod off;

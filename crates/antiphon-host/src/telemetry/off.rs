@@ -1,4 +1,4 @@
-//! The same names as in `on`, which do nothing.
+//! Defines the same names as the module `on`, without any effect.
 
 use std::{future::Future, sync::Arc};
 

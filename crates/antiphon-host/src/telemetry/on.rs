@@ -13,17 +13,18 @@ use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
 use crate::error::Error;
 
-/// The duration of requests. A histogram of OpenTelemetry's conventions for MCP.
+/// The name of the histogram for the duration of requests, from OpenTelemetry's conventions for MCP.
 const OPERATION: &str = "mcp.client.operation.duration";
 
-/// The bucket bounds of the conventions, in seconds.
+/// The bucket bounds from the conventions, in seconds.
 const SECONDS: [f64; 14] = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0];
 
 /// The telemetry settings of a host, for metrics and spans.
 ///
-/// The host records metrics with an OpenTelemetry meter provider. Spans are `tracing` spans with the target `antiphon`.
-/// If your program has a `tracing-opentelemetry` layer, these spans become OpenTelemetry spans, and the host sends
-/// their trace context to servers in `_meta`. Metrics and spans do not contain the content of requests and responses.
+/// The host records metrics with an OpenTelemetry meter provider. Spans are `tracing` spans with the target
+/// `antiphon`. If your program has a `tracing-opentelemetry` layer, these spans become OpenTelemetry spans, and the
+/// host sends their trace context to servers in `_meta`. Metrics and spans do not contain the content of requests and
+/// responses.
 ///
 /// ```
 /// use antiphon_host::{Host, Telemetry};
@@ -135,7 +136,7 @@ impl Telling {
         RequestSpan(Some(Box::new(RequestSpanInner { telling, span, about, began: Instant::now() })))
     }
 
-    /// Returns the span of a server's request. Its parent is the span that the server sent.
+    /// Returns the span of a server's request. The parent of the returned span is the span that the server sent.
     pub(crate) fn answer(&self, method: &str, params: &Value) -> Spanned {
         if self.0.is_none() {
             return Spanned(Span::none());
@@ -148,7 +149,7 @@ impl Telling {
             mcp.method.name = method,
         );
         if let Some(place) = params.get("_meta").and_then(Value::as_object).and_then(trace::read) {
-            // This fails if no OpenTelemetry layer is installed. Then no parent is needed.
+            // This call fails if no OpenTelemetry layer is installed. In this case, no parent is needed.
             let _ = span.set_parent(Context::new().with_remote_span_context(place));
         }
         Spanned(span)
@@ -165,7 +166,7 @@ fn put_place(span: &Span, params: &mut Value) {
     }
 }
 
-/// A span of the host, disabled without telemetry.
+/// A span of the host. The span is disabled if telemetry is disabled.
 pub(crate) struct Spanned(Span);
 
 impl Spanned {
@@ -209,7 +210,7 @@ impl RequestSpan {
     }
 }
 
-/// Returns the kind of an error. The message can be any text of the server, so it is not recorded.
+/// Returns the kind of an error. The message is not recorded, because it can be any text of the server.
 fn kind(error: &Error) -> String {
     match error {
         Error::Server { code, .. } => return code.to_string(),

@@ -6,19 +6,19 @@ use subtle::ConstantTimeEq as _;
 use super::Identity;
 use crate::MIN_SECRET_BYTES;
 
-/// An API key: a secret by which the server identifies a caller. Use API keys if your deployment is too small for an
-/// authorization server.
+/// An API key: a secret by which the server identifies a caller. Use API keys if you do not have an authorization
+/// server.
 ///
-/// Clients send the key as `Authorization: Bearer <key>`, which every MCP client supports. The server stores only the
-/// SHA-256 digest of the key. A plain digest is secure only for random keys, so create the key with
-/// `openssl rand -hex 32`.
+/// Clients send the API key as `Authorization: Bearer <key>`. Every MCP client supports this header. The server stores
+/// only the SHA-256 digest of the API key. A plain digest is secure only for random secrets, so create the API key
+/// with `openssl rand -hex 32`.
 ///
 /// ```
 /// use antiphon_http::auth::ApiKey;
 ///
 /// # let (secret, digest) = ("0f".repeat(32), "5a".repeat(32));
 /// let ada = ApiKey::new("ada", &secret).with_scopes(["reports:read"]);
-/// // Keeps the secret out of the configuration. `printf %s "$KEY" | sha256sum` prints the digest.
+/// // With a digest, the configuration does not contain the secret. `printf %s "$KEY" | sha256sum` prints the digest.
 /// let nightly = ApiKey::hashed("nightly", &digest).with_scopes(["reports:read", "reports:write"]);
 /// # let _ = (ada, nightly);
 /// ```
@@ -31,7 +31,7 @@ pub struct ApiKey {
 }
 
 impl ApiKey {
-    /// Creates an API key. The server authenticates callers that send `secret` as `principal`.
+    /// Creates an API key. A caller that sends `secret` is authenticated as `principal`.
     pub fn new(principal: impl Into<String>, secret: &str) -> Self {
         let principal = principal.into();
         let problem = (secret.len() < MIN_SECRET_BYTES).then(|| {
@@ -40,8 +40,8 @@ impl ApiKey {
         Self { digest: Sha256::digest(secret).into(), identity: Identity::new(principal), problem }
     }
 
-    /// Creates an API key from the SHA-256 digest of its secret, as 64 hexadecimal digits. The server authenticates
-    /// callers that send the secret as `principal`.
+    /// Creates an API key from the SHA-256 digest of its secret. The digest has 64 hexadecimal digits. A caller that
+    /// sends the secret is authenticated as `principal`.
     pub fn hashed(principal: impl Into<String>, sha256: &str) -> Self {
         let principal = principal.into();
         let (digest, problem) = match hex(sha256) {
@@ -56,7 +56,7 @@ impl ApiKey {
         Self { digest, identity: Identity::new(principal), problem }
     }
 
-    /// Sets the scopes of callers with this API key. Default: none.
+    /// Sets the scopes of callers that send this API key. Default: none.
     pub fn with_scopes(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.identity = self.identity.with_scopes(scopes);
         self
@@ -73,8 +73,8 @@ impl fmt::Debug for ApiKey {
     }
 }
 
-/// Returns the identity of a key. It compares all keys in constant time, so that the duration reveals
-/// nothing.
+/// Returns the identity of the caller that sent `secret`. The function compares `secret` with all API keys in constant
+/// time, so that the duration reveals nothing.
 pub(super) fn find(keys: &[ApiKey], secret: &str) -> Option<Identity> {
     let digest: [u8; 32] = Sha256::digest(secret).into();
     let mut found = None;

@@ -12,7 +12,7 @@ use super::{
     refusal::Challenge,
 };
 
-/// The error of [`AuthBuilder::build`] and [`OpenIdConnect::build`](super::OpenIdConnect::build), with all
+/// The error of [`AuthBuilder::build`] and [`OpenIdConnect::build`](super::OpenIdConnect::build). It contains all
 /// configuration problems.
 #[derive(Clone, PartialEq, Eq)]
 pub struct BuildError {
@@ -20,7 +20,7 @@ pub struct BuildError {
 }
 
 impl BuildError {
-    /// Returns all problems, one line for each.
+    /// Returns all configuration problems, one string per problem.
     pub fn problems(&self) -> &[String] {
         &self.problems
     }
@@ -36,7 +36,7 @@ impl fmt::Display for BuildError {
     }
 }
 
-/// Same text as `Display`, because `main` prints errors with `Debug`.
+/// `Debug` prints the same text as `Display`, because `main` prints errors with `Debug`.
 impl fmt::Debug for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -45,7 +45,7 @@ impl fmt::Debug for BuildError {
 
 impl std::error::Error for BuildError {}
 
-/// A builder for an [`Auth`]. [`build`](Self::build) returns all configuration problems together.
+/// A builder for an [`Auth`]. [`build`](Self::build) returns all configuration problems in one error.
 #[must_use = "a builder does nothing until it is built"]
 pub struct AuthBuilder {
     resource: String,
@@ -97,8 +97,8 @@ impl AuthBuilder {
         self
     }
 
-    /// Sets the authorization server that checks opaque tokens (tokens that this server cannot read itself). Default:
-    /// none.
+    /// Sets the authorization server that checks opaque tokens. Opaque tokens are tokens that this server cannot
+    /// validate without the authorization server. Default: none.
     pub fn with_introspection(mut self, introspection: Introspection) -> Self {
         self.introspection = Some(introspection);
         self
@@ -116,20 +116,20 @@ impl AuthBuilder {
         self
     }
 
-    /// Accepts callers whose client certificate this proxy has checked. Default: no proxy.
+    /// Accepts callers whose client certificate was checked by `proxy`. Default: no proxy.
     pub fn with_proxy(mut self, proxy: Proxy) -> Self {
         self.proxy = Some(proxy);
         self
     }
 
-    /// Sets the scopes that every request needs. Default: none. Without scopes, callers must still authenticate.
+    /// Sets the scopes that every request needs. Default: none. Callers must authenticate even if you set no scopes.
     pub fn with_scopes(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.scopes = scopes.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Sets additional scopes that the requests of one MCP method need, such as `resources/read`, `prompts/get` or
-    /// `tasks/cancel`. For the scopes of a single tool, use `Tool::with_scopes` of `antiphon`.
+    /// Sets additional scopes for requests of one MCP method, such as `resources/read`, `prompts/get` or
+    /// `tasks/cancel`. For the scopes of a single tool, use `Tool::with_scopes` of the crate `antiphon`.
     pub fn with_operation_scopes(
         mut self,
         method: impl Into<String>,
@@ -140,18 +140,18 @@ impl AuthBuilder {
     }
 
     /// Sets the scopes that the resource metadata lists as supported. A client requests these scopes if the server's
-    /// challenge names none. If a call needs further scopes, clients request them later. Default: the scopes that every
-    /// request needs.
+    /// challenge does not list scopes. If a later call needs further scopes, the client requests them at that time.
+    /// Default: the scopes that every request needs.
     pub fn with_supported_scopes(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.supported = Some(scopes.into_iter().map(Into::into).collect());
         self
     }
 
-    /// Sets a function that returns the principal (the caller's name in this server), for example from a claim of the
-    /// token. If the function returns `None`, the server rejects the request. Default: `<issuer>#<subject>`.
+    /// Sets a function that returns the principal (the name of the caller in this server), for example from a token
+    /// claim. If the function returns `None`, the server rejects the request. Default: `<issuer>#<subject>`.
     ///
-    /// All data of a caller belongs to its principal. Two users must never have the same principal, and a user must not
-    /// be able to choose the principal.
+    /// All data of a caller belongs to the caller's principal. Two users must never have the same principal. A user
+    /// must not be able to choose the principal.
     pub fn with_principal(
         mut self,
         principal: impl Fn(&Identity) -> Option<String> + Send + Sync + 'static,
@@ -160,27 +160,28 @@ impl AuthBuilder {
         self
     }
 
-    /// Sets the name of this server in the resource metadata, which users can see. Default: none.
+    /// Sets the name of this server in the resource metadata. Users can see this name. Default: none.
     pub fn with_resource_name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// Sets the URL of the developer documentation in the resource metadata. Default: none.
+    /// Sets the URL of the developer documentation. The resource metadata contains this URL. Default: none.
     pub fn with_documentation(mut self, url: impl Into<String>) -> Self {
         self.documentation = Some(url.into());
         self
     }
 
-    /// Sets whether the server also serves its resource metadata at `/.well-known/oauth-protected-resource`, without
-    /// the path of the resource. Default: yes. If a host has several resources, only one resource can use that address.
+    /// Sets whether the server also serves its resource metadata at the root path
+    /// `/.well-known/oauth-protected-resource`. Default: yes. If one host serves several resources, only one of them
+    /// can use the root path.
     pub fn with_root_metadata(mut self, root: bool) -> Self {
         self.root_metadata = root;
         self
     }
 
     /// Sets the HTTP client for requests to authorization servers. Use this method if you need special certificates or
-    /// an HTTP proxy. Default: a client with a timeout of 5 seconds that follows no redirects.
+    /// an HTTP proxy. Default: a client that has a timeout of 5 seconds and does not follow redirects.
     pub fn with_http(mut self, http: reqwest::Client) -> Self {
         self.http = Some(http);
         self
@@ -200,18 +201,19 @@ impl AuthBuilder {
         self
     }
 
-    /// Sets how long a WebSocket or an event stream can stay open, even if its credentials stay valid. After that time,
-    /// the client must connect again. `None` sets no limit. Default: 12 hours.
+    /// Sets the maximum time for which a WebSocket or an event stream can stay open, even if the credentials stay
+    /// valid. After that time, the client must connect again. `None` means no limit. Default: 12 hours.
     pub fn with_max_connection(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.max_connection = limit.into();
         self
     }
 
-    /// Builds the [`Auth`]. No request is sent to an authorization server before the first token arrives.
+    /// Builds the [`Auth`]. The server sends the first request to an authorization server when the first token
+    /// arrives.
     ///
     /// # Errors
     ///
-    /// Returns a [`BuildError`] with all problems, one line for each.
+    /// Returns a [`BuildError`] with all configuration problems, one per line.
     pub fn build(self) -> Result<Auth, BuildError> {
         let mut problems = self.problems();
         let url = Url::parse(&self.resource).ok();
@@ -224,8 +226,8 @@ impl AuthBuilder {
             given => given,
         };
         let (Some(url), true) = (url, problems.is_empty()) else { return Err(BuildError { problems }) };
-        // If another crate enables a second crypto provider, the JWT library cannot choose and panics. A
-        // provider that was installed before stays.
+        // If another crate enables a second crypto provider, the JWT library cannot choose a provider and panics. This
+        // call does not replace a provider that is already installed.
         let _ = jsonwebtoken::crypto::aws_lc::DEFAULT_PROVIDER.install_default();
         let audiences = audiences(&self.resource, &url);
         let mut issuers: Vec<String> = self.issuers.iter().map(|issuer| issuer.name.clone()).collect();
@@ -306,8 +308,8 @@ impl AuthBuilder {
     }
 }
 
-/// Returns the audiences that a token for the resource can have: the resource as given, and its canonical
-/// form. For a whole host, the form without the trailing slash is valid too.
+/// Returns the audiences that a token for the resource can contain: the URL of the resource as given, and its
+/// canonical form. If the resource is a whole host, the URL without the trailing slash is valid too.
 fn audiences(resource: &str, url: &Url) -> Vec<String> {
     let mut audiences = vec![resource.to_owned(), url.to_string()];
     if url.path() == "/" {

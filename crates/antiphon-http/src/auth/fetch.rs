@@ -7,13 +7,14 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use url::{Host, Url, form_urlencoded};
 
-/// The reason why a request failed, for the log.
+/// The error of a failed request, for the log.
 pub(super) type Failed = Box<dyn std::error::Error + Send + Sync>;
 
-/// How long an authorization server can take to respond.
+/// The maximum response time of an authorization server.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The longest response that is read, in bytes. Metadata and a dozen keys need a tenth of it.
+/// The maximum length of a response, in bytes. A response with metadata, or with a dozen keys, needs about a tenth of
+/// this length.
 const MAX_BYTES: usize = 256 * 1024;
 
 /// Creates an HTTP client that does not follow redirects.
@@ -21,7 +22,7 @@ pub(super) fn client() -> Result<reqwest::Client, reqwest::Error> {
     reqwest::Client::builder()
         .timeout(PATIENCE)
         .connect_timeout(PATIENCE)
-        // Only the operator decides the address of an authorization server.
+        // Redirects are not followed, because only the operator decides the address of an authorization server.
         .redirect(reqwest::redirect::Policy::none())
         .user_agent(concat!("antiphon/", env!("CARGO_PKG_VERSION")))
         .build()
@@ -40,8 +41,8 @@ pub(super) async fn json<T: DeserializeOwned>(request: reqwest::RequestBuilder) 
     Ok(Some(serde_json::from_slice(&read(response).await?)?))
 }
 
-/// Sends a request, and returns the status and the JSON of the response, also if the status is an error. Without JSON,
-/// the value is `null`.
+/// Sends a request, and returns the status and the JSON of the response, even if the status is an error. If the
+/// response is not JSON, the value is `null`.
 pub(super) async fn reply(request: reqwest::RequestBuilder) -> Result<(StatusCode, Value), Failed> {
     let response = send(request).await?;
     let status = response.status();
@@ -49,7 +50,7 @@ pub(super) async fn reply(request: reqwest::RequestBuilder) -> Result<(StatusCod
 }
 
 async fn send(request: reqwest::RequestBuilder) -> Result<reqwest::Response, reqwest::Error> {
-    // The operator's own client may have no timeout.
+    // A client that the operator configured may have no timeout.
     request.timeout(PATIENCE).header(http::header::ACCEPT, "application/json").send().await
 }
 
@@ -64,8 +65,8 @@ async fn read(mut response: reqwest::Response) -> Result<Vec<u8>, Failed> {
     Ok(bytes)
 }
 
-/// Returns a request with the fields of a form and the credentials of this application. They are in the body, or in a
-/// header.
+/// Adds the fields of a form and the credentials of this application to a request. The credentials are sent in the
+/// body or in a header.
 pub(super) fn with_form(
     request: reqwest::RequestBuilder,
     fields: &[(&str, &str)],
@@ -82,7 +83,7 @@ pub(super) fn with_form(
     if in_body {
         return request;
     }
-    // RFC 6749, section 2.3.1: both values are encoded before they are joined.
+    // RFC 6749, section 2.3.1: the client ID and the secret are encoded before they are joined.
     let encode = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
     request.basic_auth(encode(client), Some(encode(secret)))
 }
@@ -93,7 +94,7 @@ pub(super) async fn metadata(http: &reqwest::Client, issuer: &str) -> Result<Val
         format!("the metadata of the issuer `{issuer}` was not found; check the issuer URL").into();
     for address in places(issuer)? {
         match json::<Value>(http.get(address.clone())).await {
-            // Metadata of another issuer must not be used (RFC 8414, section 3.3).
+            // If the metadata belongs to another issuer, the server must not use the metadata (RFC 8414, section 3.3).
             Ok(Some(metadata)) if metadata["issuer"] == *issuer => return Ok(metadata),
             Ok(Some(metadata)) => {
                 last = format!("the metadata at `{address}` is for another issuer: {}", metadata["issuer"])
@@ -106,7 +107,7 @@ pub(super) async fn metadata(http: &reqwest::Client, issuer: &str) -> Result<Val
     Err(last)
 }
 
-/// Returns the addresses of an issuer's metadata, in the order that MCP requires.
+/// Returns the URLs at which the metadata of an issuer can be, in the order that MCP requires.
 fn places(issuer: &str) -> Result<Vec<Url>, url::ParseError> {
     let issuer = Url::parse(issuer)?;
     let path = issuer.path().trim_end_matches('/').to_owned();
@@ -125,7 +126,8 @@ fn places(issuer: &str) -> Result<Vec<Url>, url::ParseError> {
     Ok(places)
 }
 
-/// Returns whether data sent to `address` stays private: over TLS, or on this machine.
+/// Returns whether data that is sent to `address` stays private. This is the case over TLS, or if `address` is on this
+/// machine.
 pub(super) fn is_private(address: &str) -> bool {
     let Ok(address) = Url::parse(address) else { return false };
     match (address.scheme(), address.host()) {

@@ -18,35 +18,37 @@ use super::{
     refusal::{EXPIRED, NOT_VALID},
 };
 
-/// How many unknown tokens are checked at the same time. A flood of invented tokens then does not flood the
-/// authorization server.
+/// The maximum number of unknown tokens that are checked at the same time. The limit protects the authorization server
+/// if callers send many invented tokens.
 const AT_ONCE: usize = 32;
 
-/// How many of those checks one address can use, so that a flood from one address leaves capacity for others.
+/// The maximum number of these checks for one network address. Many tokens from one address then leave capacity for
+/// other addresses.
 const PER_PEER: usize = 16;
 
-/// How many previously valid tokens are checked at the same time. A flood of other tokens does not use this
-/// capacity.
+/// The maximum number of previously valid tokens that are checked at the same time. This capacity is separate, so
+/// invented tokens cannot use it.
 const MAX_RECHECKS: usize = 16;
 
-/// How long a valid token uses this separate capacity.
+/// How long a valid token can use this separate capacity.
 const REMEMBERED: Duration = Duration::from_secs(60 * 60);
-/// The most tokens that are remembered as previously valid.
+/// The maximum number of tokens that the server remembers as previously valid.
 const REMEMBERED_TOKENS: u64 = 100_000;
 
-/// How long the address of the endpoint is cached, if it comes from the metadata.
+/// How long the URL of the introspection endpoint is cached, if the URL comes from the metadata.
 const ENDPOINT: Duration = Duration::from_secs(10 * 60);
 
-/// How long a token waits for its check.
+/// How long a token waits for its check to start.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long a negative result is cached.
+/// How long the server caches the result that a token is not valid.
 const BAD: Duration = Duration::from_secs(5);
 
-/// Token introspection: an authorization server that checks opaque tokens (RFC 7662).
+/// The settings for token introspection (RFC 7662). With token introspection, an authorization server checks opaque
+/// tokens for this server.
 ///
-/// The server caches the result of each check for [a short time](Self::with_cache). A revoked token can stay valid
-/// while its result is cached. The cache contains only the digest of the token.
+/// The server caches the result of each check for [a short time](Self::with_cache). During this time, the server still
+/// accepts a token that was revoked. The cache contains only the digest of the token.
 ///
 /// The `Debug` output contains no secret.
 ///
@@ -74,8 +76,8 @@ pub struct Introspection {
 
 impl Introspection {
     /// Creates the settings for an authorization server that checks tokens. `issuer` is the identifier of the
-    /// authorization server. `client` and `secret` are this server's credentials at the authorization server. The
-    /// introspection endpoint comes from the authorization server's metadata.
+    /// authorization server. `client` and `secret` are the credentials of this server at the authorization server. The
+    /// metadata of the authorization server contains the URL of the introspection endpoint.
     pub fn new(issuer: impl Into<String>, client: impl Into<String>, secret: impl Into<String>) -> Self {
         Self {
             issuer: issuer.into(),
@@ -91,15 +93,15 @@ impl Introspection {
         }
     }
 
-    /// Sets the URL of the introspection endpoint. Use this method if the authorization server has no metadata.
-    /// Default: the URL in the metadata.
+    /// Sets the URL of the introspection endpoint. Use this method if the authorization server does not publish
+    /// metadata. Default: the URL in the metadata.
     pub fn with_endpoint(mut self, url: impl Into<String>) -> Self {
         self.endpoint = Some(url.into());
         self
     }
 
-    /// Sets whether the client secret is sent in the request body instead of a header. Use this setting if the
-    /// authorization server does not accept the header. Default: no.
+    /// Sets whether this server sends the client secret in the request body instead of a header. Turn this setting on
+    /// if the authorization server does not accept the header. Default: no.
     pub fn with_secret_in_body(mut self, in_body: bool) -> Self {
         self.in_body = in_body;
         self
@@ -112,33 +114,33 @@ impl Introspection {
     }
 
     /// Sets whether the server accepts tokens for any audience. Default: no. If you turn this setting on, a token for
-    /// another service is also valid for this server. Turn it on only if the authorization server reports no audiences
-    /// and issues tokens only to clients of this server.
+    /// another service is also valid for this server. Turn this setting on only if the authorization server does not
+    /// report audiences, and issues tokens only to clients of this server.
     pub fn with_any_audience(mut self, any: bool) -> Self {
         self.any_audience = any;
         self
     }
 
-    /// Sets by how much the clocks of this server and the authorization server can differ. Default: 1 minute.
+    /// Sets the maximum difference between the clocks of this server and the authorization server. Default: 1 minute.
     pub fn with_leeway(mut self, leeway: Duration) -> Self {
         self.leeway = leeway;
         self
     }
 
-    /// Sets how long the result of a check is cached. A result is never cached longer than the token is valid. Default:
-    /// 30 seconds.
+    /// Sets how long the result of a check is cached. The server does not cache a result after the token has expired.
+    /// Default: 30 seconds.
     pub fn with_cache(mut self, cache: Duration) -> Self {
         self.cache = cache;
         self
     }
 
-    /// Sets how many results of checks are cached. Default: 10,000.
+    /// Sets how many check results are cached. Default: 10,000.
     pub fn with_cached_tokens(mut self, tokens: u64) -> Self {
         self.cached = tokens;
         self
     }
 
-    /// Returns the problems of the configuration.
+    /// Returns descriptions of the configuration problems.
     pub(super) fn problems(&self) -> impl Iterator<Item = String> {
         let issuer = &self.issuer;
         let bad = (!is_issuer(issuer)).then(|| {
@@ -161,7 +163,7 @@ impl fmt::Debug for Introspection {
     }
 }
 
-/// Checks opaque tokens.
+/// Checks opaque tokens by token introspection.
 pub(super) struct Inquirer {
     config: Introspection,
     audiences: Vec<String>,
@@ -171,7 +173,7 @@ pub(super) struct Inquirer {
     known: Cache<Digest, Arc<Answer>>,
 }
 
-/// The SHA-256 digest of a token. Stored digests cannot be used as credentials.
+/// The SHA-256 digest of a token. A stored digest cannot be used as a credential.
 type Digest = [u8; 32];
 
 /// The cached result of a check.
@@ -191,17 +193,17 @@ impl Expiry<Digest, Arc<Answer>> for Lives {
     }
 }
 
-/// Limits the concurrent checks.
+/// Limits how many checks run at the same time.
 struct Turns {
-    /// For tokens that were valid before.
+    /// The capacity for tokens that were valid before.
     again: Arc<Semaphore>,
     good: Cache<Digest, ()>,
-    /// For all other tokens, in total and for each address.
+    /// The capacity for all other tokens: in total, and for each network address.
     first: Arc<Semaphore>,
     peers: Mutex<HashMap<IpAddr, Arc<Semaphore>>>,
 }
 
-/// The permits for one check, until they are dropped.
+/// The permits of one check. The check holds the permits until they are dropped.
 type Turn = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
 
 impl Turns {
@@ -222,7 +224,8 @@ impl Turns {
         if self.good.contains_key(digest) {
             return Ok((Arc::clone(&self.again).acquire_owned().await?, None));
         }
-        // A request that waits for the limit of its address does not use the shared capacity.
+        // A request first waits for the capacity of its network address. During this wait, the request does not use
+        // the shared capacity.
         let own = match peer {
             Some(peer) => Some(self.peer(peer).acquire_owned().await?),
             None => None,
@@ -233,14 +236,14 @@ impl Turns {
     fn peer(&self, peer: IpAddr) -> Arc<Semaphore> {
         let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
         if peers.len() >= MANY_PEERS && !peers.contains_key(&peer) {
-            // Unused semaphores can be created again later.
+            // Semaphores that are not in use are removed here. They are created again when they are needed.
             peers.retain(|_, turns| Arc::strong_count(turns) > 1);
         }
         Arc::clone(peers.entry(peer).or_insert_with(|| Arc::new(Semaphore::new(PER_PEER))))
     }
 }
 
-/// The number of addresses at which unused ones are removed.
+/// If there are this many network addresses, unused semaphores are removed.
 const MANY_PEERS: usize = 1024;
 
 impl Inquirer {
@@ -259,7 +262,7 @@ impl Inquirer {
         &self.config.issuer
     }
 
-    /// Returns the identity of a token. Concurrent requests with the same token share one check.
+    /// Returns the identity of the caller that sent a token. Concurrent requests with the same token share one check.
     pub(super) async fn judge(&self, token: &str, peer: Option<IpAddr>) -> Result<Identity, Refusal> {
         let digest: Digest = Sha256::digest(token).into();
         let answered = self.known.try_get_with(digest, self.ask(token, digest, peer)).await;
@@ -302,7 +305,7 @@ impl Inquirer {
         Ok(Arc::new(answer))
     }
 
-    /// Converts a response of the authorization server to a cached result.
+    /// Converts a response of the authorization server into a cached result.
     fn read(&self, said: Map<String, Value>) -> Answer {
         let time = |name: &str| said.get(name).and_then(seconds);
         let (now, leeway) = (now(), self.config.leeway.as_secs());
@@ -317,8 +320,8 @@ impl Inquirer {
         }
         let is_ours = said.get("iss").is_none_or(|issuer| *issuer == *self.config.issuer);
         let began = time("nbf").is_none_or(|begin| begin <= now + leeway);
-        // The server does not check proof of possession, so it rejects tokens that are bound to a client's
-        // key (`cnf`).
+        // The server does not check proof of possession. So the server rejects tokens that are bound to a key of the
+        // client (`cnf`).
         if !is_ours || !began || !self.is_for_us(said.get("aud")) || said.contains_key("cnf") {
             tracing::debug!(
                 issuer = self.config.issuer,
@@ -347,7 +350,7 @@ impl Inquirer {
     }
 }
 
-/// Reads a JWT timestamp. Some issuers write fractions.
+/// Reads a JWT timestamp, in seconds since 1970. Some issuers write fractions of a second.
 pub(super) fn seconds(value: &Value) -> Option<u64> {
     #[expect(
         clippy::cast_possible_truncation,
@@ -358,7 +361,7 @@ pub(super) fn seconds(value: &Value) -> Option<u64> {
     value.as_u64().or_else(rounded)
 }
 
-/// Returns the first moment at which a token with this `exp` is rejected.
+/// Returns the time from which a token with this `exp` is rejected.
 pub(super) fn end_of(exp: u64, leeway: u64) -> Option<SystemTime> {
     UNIX_EPOCH.checked_add(Duration::from_secs(exp.saturating_add(leeway).saturating_add(1)))
 }

@@ -13,15 +13,18 @@ use super::{
     refusal::{EXPIRED, NOT_VALID},
 };
 
-/// An authorization server whose signed tokens (JSON Web Tokens, RFC 9068) this server accepts.
+/// The settings for an authorization server whose signed tokens (JSON Web Tokens, RFC 9068) this server accepts.
 ///
-/// The server fetches the issuer's public keys when the first token arrives, and caches them. The server fetches the
-/// keys again after [some time](Self::with_refresh), and when a token names an unknown key. So the issuer can rotate
-/// its keys at any time.
+/// The server fetches the issuer's public keys when the first token arrives, and caches these keys. The server fetches
+/// the keys again after [some time](Self::with_refresh), and when a token contains the ID of an unknown key. So the
+/// issuer can rotate its keys at any time.
 ///
-/// The server accepts a token only if one of the issuer's keys has signed it with a public-key algorithm. The token
-/// must name this issuer, and this resource as its audience. The token must already be valid and must not be expired.
-/// The token must not be bound to a key of the client (`cnf`), because the server does not check proof of possession.
+/// The server accepts a token only if all of these conditions are true:
+///
+/// - One of the issuer's keys has signed the token, with a public-key algorithm.
+/// - The token contains this issuer, and this resource as its audience.
+/// - The token is already valid and has not expired.
+/// - The token is not bound to a key of the client (`cnf`), because the server does not check proof of possession.
 ///
 /// ```
 /// use antiphon_http::auth::Issuer;
@@ -42,9 +45,9 @@ pub struct Issuer {
 }
 
 impl Issuer {
-    /// Creates the settings for an authorization server. `issuer` is the identifier of the authorization server, which
-    /// must be exactly equal to `iss` in its tokens. The address of the public keys comes from the authorization
-    /// server's metadata.
+    /// Creates the settings for an authorization server. `issuer` is the identifier of the authorization server. It
+    /// must be exactly equal to the `iss` of the tokens. The metadata of the authorization server contains the URL of
+    /// the public keys.
     pub fn new(issuer: impl Into<String>) -> Self {
         let issuer = issuer.into();
         Self {
@@ -58,28 +61,28 @@ impl Issuer {
         }
     }
 
-    /// Sets the URL of the issuer's public keys (JWKS). Use this method if the issuer has no metadata. Default: the URL
-    /// in the metadata.
+    /// Sets the URL of the issuer's public keys (JWKS). Use this method if the issuer does not publish metadata.
+    /// Default: the URL in the metadata.
     pub fn with_jwks_url(mut self, url: impl Into<String>) -> Self {
         self.source = Source::At(url.into());
         self
     }
 
-    /// Sets the issuer's public keys as a JSON Web Key Set. Use this method if this server cannot reach the issuer over
-    /// the network. The keys are never refreshed. Default: none.
+    /// Sets the issuer's public keys as a JSON Web Key Set. Use this method if this server cannot reach the issuer
+    /// over the network. The server never fetches these keys again. Default: none.
     pub fn with_jwks(mut self, jwks: Value) -> Self {
         self.source = Source::Given(jwks);
         self
     }
 
     /// Also accepts tokens for this audience. Use this method if the issuer does not support RFC 8707 (resource
-    /// indicators) and puts another name for this resource into its tokens.
+    /// indicators), and its tokens contain another name for this resource.
     pub fn with_audience(mut self, audience: impl Into<String>) -> Self {
         self.audiences.push(audience.into());
         self
     }
 
-    /// Sets by how much the clocks of this server and the issuer can differ. Default: 1 minute.
+    /// Sets the maximum difference between the clocks of this server and the issuer. Default: 1 minute.
     pub fn with_leeway(mut self, leeway: Duration) -> Self {
         self.leeway = leeway;
         self
@@ -94,20 +97,20 @@ impl Issuer {
 
     /// Sets after how long the server fetches the issuer's keys again. Default: 10 minutes. If the issuer removes a
     /// key, the server can accept this key until the next fetch. If the server cannot fetch the keys, it accepts the
-    /// old keys for six times the refresh time.
+    /// old keys for up to six times this duration after the last successful fetch.
     pub fn with_refresh(mut self, refresh: Duration) -> Self {
         self.refresh = refresh;
         self
     }
 
-    /// Sets the minimum time between two fetches of keys, if the first fetch failed or was caused by an unknown key. So
-    /// callers with forged tokens cannot cause frequent fetches. Default: 10 seconds.
+    /// Sets the minimum time before the next fetch of the issuer's keys, after a fetch that failed or that an unknown
+    /// key caused. So callers with forged tokens cannot cause frequent fetches. Default: 10 seconds.
     pub fn with_pause(mut self, pause: Duration) -> Self {
         self.pause = pause;
         self
     }
 
-    /// Returns the problems of the configuration.
+    /// Returns descriptions of the configuration problems.
     pub(super) fn problems(&self) -> impl Iterator<Item = String> {
         let issuer = &self.name;
         let bad = (!is_issuer(issuer)).then(|| {
@@ -126,8 +129,8 @@ impl Issuer {
     }
 }
 
-/// Returns whether this is a valid identifier of an authorization server. Principals contain it, so it must
-/// not contain `#`.
+/// Returns whether `issuer` is a valid identifier of an authorization server. An identifier must not contain `#`,
+/// because principals contain the identifier before a `#`.
 pub(super) fn is_issuer(issuer: &str) -> bool {
     is_private(issuer) && !issuer.contains(['?', '#']) && !issuer.contains(char::is_whitespace)
 }
@@ -141,7 +144,8 @@ pub(super) struct Judge {
 }
 
 impl Judge {
-    /// Creates a judge for tokens with any of `audiences`, or of the issuer's own audiences.
+    /// Creates a judge that accepts tokens with one of `audiences`, or with one of the audiences in the issuer's
+    /// settings.
     pub(super) fn new(issuer: Issuer, audiences: &[String], http: reqwest::Client) -> Self {
         let Issuer { name: issuer, source, audiences: own, leeway, typed, refresh, pause } = issuer;
         let audiences: Vec<_> = audiences.iter().chain(&own).collect();
@@ -158,7 +162,7 @@ impl Judge {
         &self.issuer
     }
 
-    /// Returns the identity of an access token.
+    /// Returns the identity of the caller that sent an access token.
     pub(super) async fn judge(&self, token: &str) -> Result<Identity, Refusal> {
         let header = decode_header(token).map_err(|_| NOT_VALID)?;
         if !is_access_token(header.typ.as_deref(), self.typed) {
@@ -177,7 +181,7 @@ impl Judge {
         Ok(Identity::of_token(&self.issuer, claims).ok_or(NOT_VALID)?.with_end(ends))
     }
 
-    /// Returns the claims of an ID token. An ID token has the type `JWT`, or none.
+    /// Returns the claims of an ID token. The type of an ID token is `JWT` or absent.
     pub(super) async fn id_claims(&self, token: &str) -> Result<Map<String, Value>, Refusal> {
         let header = decode_header(token).map_err(|_| NOT_VALID)?;
         if header.typ.as_deref().is_some_and(|typ| !typ.eq_ignore_ascii_case("JWT")) {
@@ -186,10 +190,11 @@ impl Judge {
         self.claims(token, &header).await
     }
 
-    /// Returns the claims of a token that the issuer has signed for one of the audiences, and that has not expired.
+    /// Returns the claims of a token. The token must be signed by the issuer, for one of the audiences, and must not
+    /// have expired.
     async fn claims(&self, token: &str, header: &Header) -> Result<Map<String, Value>, Refusal> {
-        // The server supports no critical extensions (`crit`). It rejects HMAC, because a shared secret is
-        // not a signature of the issuer.
+        // The server does not support critical extensions (`crit`). The server rejects HMAC, because a shared secret
+        // is not a signature of the issuer.
         if header.crit.is_some() || header.alg.family() == AlgorithmFamily::Hmac {
             return Err(NOT_VALID);
         }
@@ -203,7 +208,7 @@ impl Judge {
     }
 }
 
-/// Returns the issuer that a token names, without validation.
+/// Returns the issuer that a token contains, without validation of the token.
 pub(super) fn named(token: &str) -> Option<String> {
     #[derive(serde::Deserialize)]
     struct Named {

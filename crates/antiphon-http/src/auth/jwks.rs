@@ -1,5 +1,5 @@
-//! The keys of an authorization server. They are fetched on first use, cached, and fetched again when a token
-//! names an unknown key.
+//! The public keys of an authorization server. The server fetches the keys on first use and caches them. The server
+//! fetches the keys again when a token contains the ID of an unknown key.
 
 use std::{
     sync::{Arc, PoisonError, RwLock},
@@ -19,32 +19,32 @@ use super::{
     fetch::{self, Failed},
 };
 
-/// The most keys of one issuer that are kept.
+/// The maximum number of keys that are cached for one issuer.
 const MAX_KEYS: usize = 100;
 
-/// How long keys stay valid if they cannot be refreshed, as a multiple of [`Keys::refresh`].
+/// How long cached keys stay valid if the server cannot fetch them again, as a multiple of [`Keys::refresh`].
 const STALE: u32 = 6;
 
-/// The source of an issuer's keys.
+/// The source of an issuer's public keys.
 #[derive(Clone, Debug)]
 pub(super) enum Source {
-    /// The issuer's metadata contain their address.
+    /// The issuer's metadata contains the URL of the keys.
     Discovered(String),
     At(String),
-    /// The operator set the keys. They never change.
+    /// The operator set the keys. These keys never change.
     Given(Value),
 }
 
-/// An issuer's keys.
+/// The cached public keys of an issuer.
 pub(super) struct Keys {
     source: Source,
     http: reqwest::Client,
     /// After how long the keys are fetched again.
     refresh: Duration,
-    /// How long to wait after a fetch that failed, or that an unknown key caused.
+    /// How long to wait after a fetch that failed, or after a fetch that an unknown key caused.
     pause: Duration,
     loaded: RwLock<Option<Arc<Loaded>>>,
-    /// The start of that pause. Locked during a fetch.
+    /// The time at which the current pause started. The mutex is locked during a fetch.
     paused: Arc<Mutex<Option<Instant>>>,
 }
 
@@ -73,7 +73,8 @@ impl Keys {
         Arc::new(Self { source, http, refresh, pause, loaded: RwLock::new(given), paused: Arc::default() })
     }
 
-    /// Returns the key that signed a token with this header. Returns `None` if the issuer has no such key.
+    /// Returns the key that signed a token, by the key ID and the algorithm in the token's header. Returns `None` if
+    /// the issuer has no such key.
     pub(super) async fn find(
         self: &Arc<Self>,
         id: Option<&str>,
@@ -90,7 +91,7 @@ impl Keys {
         }
         let turn = match Arc::clone(&self.paused).try_lock_owned() {
             Ok(turn) => turn,
-            // Another request is fetching. A request with a usable key need not wait for it.
+            // Another request is fetching the keys. A request with a usable key does not wait for this fetch.
             Err(_) if found.is_some() && self.is_usable(age) => return Ok(found),
             Err(_) => Arc::clone(&self.paused).lock_owned().await,
         };
@@ -109,7 +110,7 @@ impl Keys {
         age.is_some_and(|age| age < self.refresh * STALE)
     }
 
-    /// Fetches the keys, unless another request did so since `seen`, or during a pause.
+    /// Fetches the keys. Does nothing during a pause, or if another request has fetched the keys after `seen`.
     async fn renew(self: &Arc<Self>, seen: Option<Arc<Loaded>>, mut turn: OwnedMutexGuard<Option<Instant>>) {
         let is_news = match (self.loaded(), seen) {
             (Some(now), Some(seen)) => !Arc::ptr_eq(&now, &seen),
@@ -119,12 +120,12 @@ impl Keys {
             return;
         }
         let keys = Arc::clone(self);
-        // Fresh keys are fetched again only because a token names an unknown key. Senders of invented tokens
-        // must not decide how often that happens. The first such fetch has no pause before it, so that a
-        // rotation takes effect at once.
+        // If the cached keys are fresh, they are fetched again only because a token contains the ID of an unknown key.
+        // Callers with invented tokens must not be able to cause frequent fetches. So a pause follows such a fetch.
+        // The first such fetch happens immediately, so that a key rotation takes effect immediately.
         let for_a_token = self.loaded().is_some_and(|loaded| loaded.at.elapsed() < self.refresh);
-        // Spawned, because a caller that disconnects must not cancel the fetch for the other waiting
-        // requests.
+        // The fetch runs in its own task, because a caller that disconnects must not cancel the fetch for the other
+        // waiting requests.
         let fetched = tokio::spawn(async move {
             let fetched = keys.fetch().await;
             *turn = (for_a_token || fetched.is_err()).then(Instant::now);
@@ -137,7 +138,7 @@ impl Keys {
                 Err(error) => tracing::warn!(%error, "the signing keys of an issuer cannot be fetched"),
             }
         });
-        // This fails only if the task panics. Then the keys stay unchanged, and `find` reports the result.
+        // This fails only if the task panics. The keys then stay unchanged, and `find` reports the result.
         let _ = fetched.await;
     }
 
@@ -174,7 +175,7 @@ impl Loaded {
         let found = if let Some(id) = id {
             fits.find(|key| key.id.as_deref() == Some(id))?
         } else {
-            // A token that names no key is accepted only if exactly one key fits its algorithm.
+            // If a token contains no key ID, it is accepted only if exactly one key supports the token's algorithm.
             let only = fits.next()?;
             if fits.next().is_some() {
                 return None;
@@ -190,7 +191,7 @@ struct Set {
     keys: Vec<Value>,
 }
 
-/// Returns the usable keys of a set. Other keys in the set are ignored.
+/// Returns the usable keys of a JSON Web Key Set. Other keys in the set are ignored.
 fn read(set: &Value) -> Vec<Key> {
     let Ok(Set { keys }) = Set::deserialize(set) else {
         tracing::warn!("the signing keys of an issuer are not a JSON Web Key Set; its tokens are rejected");
@@ -208,8 +209,8 @@ fn read(set: &Value) -> Vec<Key> {
     keys.collect()
 }
 
-/// Returns the algorithms of a key. Only public-key algorithms are allowed, because everyone who can read the
-/// set can read a secret in it.
+/// Returns the algorithms that a key supports. Only public-key algorithms are allowed: if the set contained a shared
+/// secret, everyone who can read the set could read the secret.
 fn algorithms(jwk: &Jwk) -> Vec<Algorithm> {
     use Algorithm::{ES256, ES384, EdDSA, PS256, PS384, PS512, RS256, RS384, RS512};
     let common = &jwk.common;

@@ -14,9 +14,9 @@ use super::{
     lease::{Credentials, Opens},
 };
 
-/// A tower layer that authenticates requests. The layer adds an [`Identity`](super::Identity) to the extensions of each
-/// accepted request. The layer answers rejected requests with an authentication challenge. [`Auth::layer`] creates this
-/// layer.
+/// A tower layer that authenticates requests. The layer adds an [`Identity`](super::Identity) to the extensions of
+/// each accepted request. If the layer rejects a request, it returns an authentication challenge. [`Auth::layer`]
+/// creates this layer.
 #[derive(Clone, Debug)]
 pub struct AuthLayer {
     auth: Auth,
@@ -28,7 +28,8 @@ impl AuthLayer {
         Self { auth, scopes: Arc::default() }
     }
 
-    /// Requires these scopes, in addition to the scopes that every request needs. Default: none.
+    /// Sets additional scopes that requests to this layer need. The scopes of
+    /// [`AuthBuilder::with_scopes`](super::AuthBuilder::with_scopes) are needed too. Default: none.
     #[must_use]
     pub fn with_scopes(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.scopes = scopes.into_iter().map(Into::into).collect();
@@ -68,7 +69,7 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (auth, scopes) = (self.auth.clone(), Arc::clone(&self.scopes));
-        // Call the service that reported readiness. Its clone is not ready yet.
+        // The request must go to the service that reported readiness, because the clone is not ready yet.
         let fresh = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, fresh);
         Box::pin(async move {
@@ -77,7 +78,8 @@ where
                 Ok(identity) => identity,
                 Err(refusal) => return Ok(auth.respond(&refusal)),
             };
-            // If the same `Auth` has admitted the request before, the outer layer watches its credentials.
+            // If the same `Auth` has already accepted the request in an outer layer, the outer layer watches the
+            // credentials.
             let opens = if auth.has_admitted(&parts) { Opens::Nothing } else { Opens::of(&parts) };
             let credentials =
                 (opens != Opens::Nothing).then(|| Credentials::of(auth.clone(), &parts, scopes));

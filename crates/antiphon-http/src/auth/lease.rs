@@ -19,11 +19,11 @@ use super::{Auth, Identity, Refusal};
 /// The kind of connection that a request opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Opens {
-    /// Nothing that outlives the request.
+    /// The request opens no connection that outlives the request.
     Nothing,
-    /// An event stream, which lasts until its client closes it.
+    /// The request opens an event stream, which stays open until the client closes it.
     Stream,
-    /// A WebSocket.
+    /// The request opens a WebSocket.
     Socket,
 }
 
@@ -37,7 +37,7 @@ impl Opens {
     }
 }
 
-/// The credentials of a request, to check them again.
+/// The credentials of a request. The server uses them to authenticate the caller again.
 pub(super) struct Credentials {
     auth: Auth,
     parts: Parts,
@@ -45,7 +45,7 @@ pub(super) struct Credentials {
 }
 
 impl Credentials {
-    /// Copies the credentials of a request before they are removed from it.
+    /// Copies the credentials of a request, before they are removed from the request.
     pub(super) fn of(auth: Auth, parts: &Parts, scopes: Arc<[String]>) -> Self {
         let (mut kept, ()) = Request::new(()).into_parts();
         kept.headers.clone_from(&parts.headers);
@@ -55,14 +55,14 @@ impl Credentials {
         Self { auth, parts: kept, scopes }
     }
 
-    /// Creates a lease that ends when the credentials expire.
+    /// Creates a lease that ends when the credentials become invalid.
     pub(super) fn lease(self, identity: Identity) -> Lease {
         let (lease, watch) = Lease::new();
         tokio::spawn(self.watch(identity, watch));
         lease
     }
 
-    /// Limits the response's event stream to the lifetime of the credentials.
+    /// Ends the response's event stream when the credentials become invalid.
     pub(super) fn limit(self, response: Response, identity: Identity) -> Response {
         let kind = response.headers().get(header::CONTENT_TYPE);
         if !kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream")) {
@@ -93,7 +93,7 @@ impl Credentials {
             }
             match self.auth.admit(&self.parts, &self.scopes).await {
                 Ok(again) if again.is_same(&identity) && !again.is_over() => identity = again,
-                // The check is not available, so the last result stays valid until the credentials expire.
+                // The credentials cannot be checked now. The last result stays valid until the credentials expire.
                 Err(Refusal::Unavailable) if !identity.is_over() => {}
                 _ => {
                     tracing::debug!("a connection is closed: its credentials are no longer valid");
@@ -104,7 +104,7 @@ impl Credentials {
     }
 }
 
-/// Returns the time until `ends`, plus 1 millisecond, so that the credentials have expired after it.
+/// Returns the duration until `ends`, plus 1 millisecond. After this duration, the credentials have expired.
 fn left(ends: SystemTime) -> Duration {
     ends.duration_since(SystemTime::now()).unwrap_or_default() + Duration::from_millis(1)
 }

@@ -1,4 +1,4 @@
-//! The protected resource metadata (RFC 9728).
+//! The metadata of the protected resource (RFC 9728).
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use http::{HeaderValue, header};
 use serde_json::json;
 use url::Url;
 
-/// The well-known path of the metadata, before the path of the resource.
+/// The well-known path of the metadata. The path of the resource follows this path.
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 
 /// How long a client can cache the metadata.
@@ -23,11 +23,11 @@ pub(super) struct Described<'a> {
     pub(super) documentation: Option<&'a str>,
 }
 
-/// The metadata of a resource, ready to be served.
+/// The metadata of a resource, in the form in which the server sends it.
 pub(super) struct Metadata {
-    /// The path of the resource. Empty for the root.
+    /// The path of the resource. The path is empty if the resource is the root.
     path: String,
-    /// Whether the metadata are also served at the root.
+    /// Whether the server also serves the metadata at the root path.
     root: bool,
     body: Bytes,
 }
@@ -52,7 +52,7 @@ impl Metadata {
         Self { path: path(url).to_owned(), root, body: body.to_string().into() }
     }
 
-    /// Returns the routes of the metadata: with the public path of the resource, with its mount path, and at
+    /// Returns the routes of the metadata: one for the public path of the resource, one for its mount path, and one at
     /// the root. Behind a proxy, the public path and the mount path can differ.
     pub(super) fn router(&self, mounted: Option<&str>) -> Router {
         let mounted = mounted.map(|path| path.trim_end_matches('/').to_owned());
@@ -78,7 +78,7 @@ fn answer(body: Bytes) -> impl axum::response::IntoResponse {
     (headers, body)
 }
 
-/// Returns the public address of the metadata: the well-known path between the host and the path of `url`.
+/// Returns the public URL of the metadata. In this URL, the well-known path is between the host and the path of `url`.
 pub(super) fn address(url: &Url) -> String {
     let mut address = url.clone();
     address.set_path(&format!("{WELL_KNOWN}{}", path(url)));

@@ -1,9 +1,9 @@
 //! Authentication and scopes over HTTP.
 //!
-//! With an [`Auth`], an application is an OAuth 2.1 resource server, as MCP requires. The application publishes the
-//! authorization servers that issue its tokens (RFC 9728), and accepts only tokens that were issued for this
-//! application. If a token lacks scopes that a call needs, the error lists these scopes. The application never issues
-//! tokens.
+//! With an [`Auth`], an application is an OAuth 2.1 resource server, as MCP requires. The application publishes which
+//! authorization servers issue tokens for it (RFC 9728), and accepts only tokens that were issued for this
+//! application. If a token does not have all scopes that a call needs, the error lists the scopes. The application
+//! never issues tokens.
 //!
 //! [`Auth::layer`] works with any axum router. The layer rejects requests without valid credentials, and adds an
 //! [`Identity`] to the extensions of all other requests:
@@ -32,21 +32,22 @@
 //! # }
 //! ```
 //!
-//! For a server of the crate `antiphon`, use `ServerBuilder::with_auth`, which also checks the scopes of tools.
+//! For a server of the crate `antiphon`, use `ServerBuilder::with_auth`. This method also checks the scopes of tools.
 //!
 //! Callers can authenticate in four ways, which you can combine:
 //!
-//! - The caller sends a signed token of an [`Issuer`].
-//! - The caller sends an opaque token that [`Introspection`] checks.
+//! - The caller sends a token that an [`Issuer`] signed.
+//! - The caller sends an opaque token. [`Introspection`] checks the token.
 //! - The caller sends an [`ApiKey`].
-//! - The caller sends a client certificate, which a [`Proxy`] checks.
+//! - The caller sends a client certificate. A [`Proxy`] checks the certificate.
 //!
-//! Each way to authenticate results in an [`Identity`]. Sealed states, sessions, tasks, result sets and links belong to
-//! the [`principal`](Identity::principal) of an identity, and other callers cannot use them.
+//! In each case, the result is an [`Identity`]. Sealed states, sessions, tasks, result sets and links belong to the
+//! [`principal`](Identity::principal) of the identity. Other callers cannot use them.
 //!
-//! [`OpenIdConnect`] signs users in on a web page of your application, with the same principals.
+//! With [`OpenIdConnect`], users can sign in on a web page of your application. They then have the same principals as
+//! with tokens.
 //!
-//! Over stdio, the server does not authenticate callers. The user who started the process is the caller.
+//! Over stdio, the server does not authenticate callers. The caller is the user who started the process.
 
 mod api_key;
 mod builder;
@@ -93,7 +94,7 @@ use self::{
 };
 pub use antiphon_transport::identity::{Identity, Refusal};
 
-/// Authenticates the callers of an HTTP application. A clone is a handle to the same configuration.
+/// Authenticates the callers of an HTTP application. Each clone is a handle to the same configuration.
 ///
 /// The [module documentation](self) has an example.
 #[derive(Clone)]
@@ -112,17 +113,18 @@ struct Inner {
     principal: Option<PrincipalHook>,
     /// The scopes that every request needs.
     scopes: Vec<String>,
-    /// The additional scopes of each method.
+    /// The additional scopes for each MCP method.
     operations: BTreeMap<String, Vec<String>>,
     challenge: Challenge,
     metadata: Option<Metadata>,
     /// How often the credentials of an open connection are checked again.
     recheck: Duration,
-    /// How long a connection can stay open.
+    /// The maximum time for which a connection can stay open.
     max_connection: Option<Duration>,
 }
 
-/// The result of an earlier layer. The credentials themselves do not reach the inner layers.
+/// The result of an outer layer that has accepted the request. The credentials themselves are removed before the
+/// request reaches the inner layers.
 #[derive(Clone)]
 struct Admitted {
     by: Arc<Inner>,
@@ -132,33 +134,33 @@ struct Admitted {
 type PrincipalHook = Box<dyn Fn(&Identity) -> Option<String> + Send + Sync>;
 
 impl Auth {
-    /// Creates a builder. `resource` is the public URL of the MCP endpoint. Clients request tokens for this URL (RFC
-    /// 8707).
+    /// Creates a builder. `resource` is the public URL of the MCP endpoint. Clients request tokens that are valid for
+    /// this URL (RFC 8707).
     pub fn builder(resource: impl Into<String>) -> AuthBuilder {
         AuthBuilder::new(resource.into())
     }
 
-    /// Returns the URL of the resource that tokens must be issued for.
+    /// Returns the URL of the resource. Tokens must be issued for this URL.
     pub fn resource(&self) -> &str {
         &self.inner.resource
     }
 
-    /// Returns a tower layer that rejects unauthenticated requests. Use this layer for your own routes.
+    /// Returns a tower layer that rejects unauthenticated requests. Add this layer to your own routes.
     ///
-    /// `Server::router` of `antiphon` already has this layer. Add the layer to the WebSocket and HTTP+SSE endpoints of
-    /// `antiphon-transport`.
+    /// `Server::router` of the crate `antiphon` already contains this layer. For the WebSocket and HTTP+SSE endpoints
+    /// of the crate `antiphon-transport`, you must add this layer.
     pub fn layer(&self) -> AuthLayer {
         AuthLayer::new(self.clone())
     }
 
-    /// Returns the routes that serve the metadata of the resource (RFC 9728). Merge these routes into your application.
-    /// `Server::router` of `antiphon` already has these routes. The returned router is empty if the [`Auth`] has no
-    /// authorization server.
+    /// Returns the routes that serve the metadata of the resource (RFC 9728). Merge these routes into your
+    /// application. `Server::router` of the crate `antiphon` already contains these routes. The returned router is
+    /// empty if the [`Auth`] has no authorization server.
     pub fn router(&self) -> Router {
         self.metadata(None)
     }
 
-    /// Returns the metadata routes of [`router`](Self::router), and also serves the metadata for an endpoint that is
+    /// Returns the metadata routes of [`router`](Self::router), with an additional route for an endpoint that is
     /// mounted at `path`.
     pub fn router_at(&self, path: &str) -> Router {
         self.metadata(Some(path))
@@ -168,7 +170,7 @@ impl Auth {
         self.inner.metadata.as_ref().map_or_else(Router::new, |metadata| metadata.router(mounted))
     }
 
-    /// Authenticates the caller of a request and returns its identity. This method does not check scopes.
+    /// Authenticates the caller of a request, and returns the caller's identity. This method does not check scopes.
     ///
     /// # Errors
     ///
@@ -185,11 +187,11 @@ impl Auth {
         self.map_principal(identity)
     }
 
-    /// Returns the identity with the principal that the function of [`AuthBuilder::with_principal`] returns. Without
-    /// such a function, the identity stays unchanged.
+    /// Returns `identity` with the principal from the function of [`AuthBuilder::with_principal`]. If you did not set
+    /// such a function, the identity stays the same.
     ///
-    /// Use this method for users who sign in on a web page, for example with [`OpenIdConnect`]. They then have the same
-    /// principal as with a token.
+    /// Use this method for users who sign in on a web page, for example with [`OpenIdConnect`]. These users then have
+    /// the same principal as when they send a token.
     ///
     /// # Errors
     ///
@@ -201,14 +203,14 @@ impl Auth {
         Ok(identity.with_principal(principal))
     }
 
-    /// Returns whether callers can authenticate with tokens of this issuer.
+    /// Returns whether callers can authenticate with tokens from this issuer.
     pub fn accepts_issuer(&self, issuer: &str) -> bool {
         let Inner { judges, inquirer, .. } = &*self.inner;
         let is_asked = inquirer.as_ref().is_some_and(|inquirer| inquirer.issuer() == issuer);
         is_asked || judges.iter().any(|judge| judge.issuer() == issuer)
     }
 
-    /// Returns the result of an earlier layer of the same [`Auth`].
+    /// Returns the result of an outer layer that uses the same [`Auth`].
     fn admitted<'a>(&self, parts: &'a Parts) -> Option<&'a Admitted> {
         let admitted = parts.extensions.get::<Admitted>()?;
         Arc::ptr_eq(&admitted.by, &self.inner).then_some(admitted)
@@ -218,7 +220,8 @@ impl Auth {
         self.admitted(parts).is_some()
     }
 
-    /// Returns the identity of the caller if it has the scopes of every request and the scopes in `more`.
+    /// Returns the identity of the caller. The identity must have the scopes that every request needs, and the scopes
+    /// in `more`.
     async fn admit(&self, parts: &Parts, more: &[String]) -> Result<Identity, Refusal> {
         let identity = self.authenticate(parts).await?;
         scopes::hold(&identity, self.inner.scopes.iter().chain(more), &[])?;
@@ -230,7 +233,7 @@ impl Auth {
         self.inner.challenge.respond(refusal)
     }
 
-    /// Returns the credential of a request.
+    /// Returns the token or the API key of a request.
     fn credential<'a>(&self, headers: &'a HeaderMap) -> Result<Option<&'a str>, Refusal> {
         let key = match &self.inner.key_header {
             Some(name) => single(headers, name)?,
@@ -250,13 +253,13 @@ impl Auth {
         Ok(Some(token))
     }
 
-    /// Returns the identity of a credential.
+    /// Returns the identity of the caller that sent a token or an API key.
     async fn judge(&self, token: &str, peer: Option<IpAddr>) -> Result<Identity, Refusal> {
         let Inner { judges, inquirer, keys, .. } = &*self.inner;
         if let Some(identity) = api_key::find(keys, token) {
             return Ok(identity);
         }
-        // The unverified issuer of a token only selects the validator.
+        // At this point, the issuer in the token is not verified. It is used only to choose the validator.
         let issuer = issuer::named(token);
         if let Some(judge) = judges.iter().find(|judge| issuer.as_deref() == Some(judge.issuer())) {
             return judge.judge(token).await;
@@ -269,8 +272,8 @@ impl Auth {
         }
     }
 
-    /// Removes the credentials from a request and adds the identity, so that no handler can read the
-    /// credentials or pass them on.
+    /// Removes the credentials from a request and adds the identity. So no handler can read or forward the
+    /// credentials.
     fn accept(&self, parts: &mut Parts, identity: &Identity) {
         let proxy = self.inner.proxy.iter().flat_map(Proxy::headers);
         for name in self.inner.key_header.iter().chain([&header::AUTHORIZATION]).chain(proxy) {
@@ -287,7 +290,8 @@ fn peer(parts: &Parts) -> Option<IpAddr> {
     parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| peer.ip().to_canonical())
 }
 
-/// Returns the value of a header, if present. Rejects duplicate headers, because they are ambiguous.
+/// Returns the value of a header, if the request has this header. Rejects a duplicate header, because its value is
+/// ambiguous.
 fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Refusal> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
@@ -300,7 +304,7 @@ fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a st
         .map_err(|_| Refusal::Malformed("the access token or API key has invalid characters"))
 }
 
-/// Returns the token after `Bearer`. Other schemes are ignored.
+/// Returns the token after `Bearer`. Returns `None` for other authentication schemes.
 fn bearer(value: &str) -> Option<&str> {
     let (scheme, token) = value.split_once(' ')?;
     scheme.eq_ignore_ascii_case("Bearer").then(|| token.trim())

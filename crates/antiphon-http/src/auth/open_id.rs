@@ -1,4 +1,4 @@
-//! Sign-in of users with OpenID Connect: the authorization code flow with PKCE.
+//! Sign-in with OpenID Connect, for users on a web page: the authorization code flow with PKCE.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -22,14 +22,16 @@ const METADATA: Duration = Duration::from_secs(10 * 60);
 
 type PrincipalHook = Arc<dyn Fn(&Identity) -> Option<String> + Send + Sync>;
 
-/// An OpenID provider at which users sign in on a web page, and the credentials of this application there.
+/// The settings for an OpenID provider at which users sign in, with the credentials of this application at the
+/// provider.
 ///
-/// For a web page with questions, pass it to `AskPage::with_sign_in` of the crate `antiphon`. For your own web pages,
-/// [`build`](Self::build) returns an [`OpenIdClient`].
+/// For the answer page, pass these settings to `AskPage::with_sign_in` of the crate `antiphon`. For your own web
+/// pages, use [`build`](Self::build), which returns an [`OpenIdClient`].
 ///
-/// The addresses of the provider come from its metadata. The server accepts an ID token only under the same conditions
-/// as an access token of an [`Issuer`]: a public key of the issuer has signed it, and it has not expired. The audience
-/// must be the client ID. The server sends the client secret in a header, or in the body if the metadata requires it.
+/// The metadata of the provider contains its URLs. The server accepts an ID token only if one of the issuer's public
+/// keys has signed the token, and the token has not expired. These are the same conditions as for an access token of
+/// an [`Issuer`]. The audience of the ID token must be the client ID. The server sends the client secret in a header,
+/// or in the body if the metadata requires it.
 ///
 /// The `Debug` output contains no secret.
 ///
@@ -52,9 +54,9 @@ pub struct OpenIdConnect {
 }
 
 impl OpenIdConnect {
-    /// Creates the settings for a provider. `issuer` is the identifier of the provider, which must be exactly equal to
-    /// `iss` in its tokens. `client_id` and `client_secret` are the credentials that the provider has registered for
-    /// this application.
+    /// Creates the settings for a provider. `issuer` is the identifier of the provider. It must be exactly equal to
+    /// the `iss` of the tokens. `client_id` and `client_secret` are the credentials that the provider has registered
+    /// for this application.
     pub fn new(
         issuer: impl Into<String>,
         client_id: impl Into<String>,
@@ -70,19 +72,20 @@ impl OpenIdConnect {
         }
     }
 
-    /// Sets the scopes that the application requests in addition to `openid`, for example `email`. Default: none. The
-    /// provider then adds claims to the ID token, which [`with_principal`](Self::with_principal) can read.
+    /// Sets the scopes that the application requests in addition to `openid`, for example `email`. Default: none. For
+    /// these scopes, the provider adds claims to the ID token. The function of
+    /// [`with_principal`](Self::with_principal) can read these claims.
     pub fn with_scopes(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.scopes = scopes.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Sets a function that returns the principal (the user's name in this server) from the claims of the ID token. If
-    /// the function returns `None`, the sign-in fails. Default: `<issuer>#<subject>`, as for the tokens of an
-    /// [`Issuer`].
+    /// Sets a function that returns the principal (the name of the user in this server) from the claims of the ID
+    /// token. If the function returns `None`, the sign-in fails. Default: `<issuer>#<subject>`, as for the tokens of
+    /// an [`Issuer`].
     ///
-    /// The principal must be the same text as the principal of the same user in the rest of your server. Two users must
-    /// never have the same principal, and a user must not be able to choose the principal. Do not use an e-mail address
+    /// For each user, the principal must be equal to the principal that the rest of your server uses. Two users must
+    /// never have the same principal. A user must not be able to choose the principal. Do not use an e-mail address
     /// that the provider has not verified.
     pub fn with_principal(
         mut self,
@@ -93,23 +96,23 @@ impl OpenIdConnect {
     }
 
     /// Sets the HTTP client for requests to the provider. Use this method if you need special certificates or an HTTP
-    /// proxy. Default: a client with a timeout of 5 seconds that follows no redirects.
+    /// proxy. Default: a client that has a timeout of 5 seconds and does not follow redirects.
     pub fn with_http(mut self, http: reqwest::Client) -> Self {
         self.http = Some(http);
         self
     }
 
-    /// Builds the client. No request is sent to the provider before the first user signs in.
+    /// Builds the client. The client sends the first request to the provider when the first user signs in.
     ///
     /// # Errors
     ///
-    /// Returns a [`BuildError`] with all problems, one line for each.
+    /// Returns a [`BuildError`] with all configuration problems, one per line.
     pub fn build(mut self) -> Result<OpenIdClient, BuildError> {
         let mut problems = self.problems();
         let http = self.http.take().map_or_else(fetch::client, Ok);
         let http = http.map_err(|error| problems.push(format!("the HTTP client cannot be created: {error}")));
         let (Ok(http), true) = (http, problems.is_empty()) else { return Err(BuildError { problems }) };
-        // As in `AuthBuilder::build`.
+        // See `AuthBuilder::build` for the reason.
         let _ = jsonwebtoken::crypto::aws_lc::DEFAULT_PROVIDER.install_default();
         let judge = Judge::new(Issuer::new(&*self.issuer), std::slice::from_ref(&self.client), http.clone());
         let provider = Cache::builder().max_capacity(1).time_to_live(METADATA).build();
@@ -142,10 +145,10 @@ impl fmt::Debug for OpenIdConnect {
     }
 }
 
-/// A sign-in that has begun: random values that bind the response of the provider to one browser.
+/// A sign-in that has begun. It contains random values, which bind the provider's response to one browser.
 ///
-/// Keep it, encrypted or on the server, until the provider sends the browser back. Bind it to the browser with a
-/// cookie. Use it for one response only.
+/// Store the attempt until the provider redirects the browser to your application: either on the server, or encrypted
+/// in the browser. Bind the attempt to the browser with a cookie. Use the attempt for one response only.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct SignInAttempt {
     state: String,
@@ -154,12 +157,12 @@ pub struct SignInAttempt {
 }
 
 impl SignInAttempt {
-    /// Creates an attempt with new random values.
+    /// Creates a sign-in attempt with new random values.
     pub fn random() -> Self {
         Self { state: random(), nonce: random(), verifier: random() }
     }
 
-    /// Returns the `state`. The response of the provider must contain the same text.
+    /// Returns the `state` parameter. The provider's response must contain the same value.
     pub fn state(&self) -> &str {
         &self.state
     }
@@ -177,24 +180,25 @@ fn random() -> String {
     URL_SAFE_NO_PAD.encode(bits)
 }
 
-/// The values are secrets.
+/// The output does not contain the values, because they are secrets.
 impl fmt::Debug for SignInAttempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SignInAttempt").finish_non_exhaustive()
     }
 }
 
-/// The reason why a user could not sign in.
+/// An error because of which a user could not sign in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SignInError {
-    /// The provider cannot be reached, or its metadata or keys cannot be used. The text is the reason.
+    /// The server cannot reach the provider, or cannot use the provider's metadata or keys. The text is the reason.
     Unavailable(String),
-    /// The provider rejected the code of the user, or the credentials of this application. The text is its error code.
+    /// The provider rejected the authorization code, or the credentials of this application. The text is the
+    /// provider's error code.
     Rejected(String),
     /// The ID token is missing or not valid. The text is the reason.
     Invalid(&'static str),
-    /// The user is signed in at the provider, but is not a known principal of this server.
+    /// The user signed in at the provider, but the user is not a known principal of this server.
     Unknown,
 }
 
@@ -220,13 +224,13 @@ impl fmt::Display for SignInError {
 
 impl std::error::Error for SignInError {}
 
-/// Signs users in at an OpenID provider. A clone is a handle to the same client.
+/// A client with which users sign in at an OpenID provider. Each clone is a handle to the same client.
 ///
-/// 1. Create a [`SignInAttempt`], keep it for the browser, and send the browser to
+/// 1. Create a [`SignInAttempt`] and store it for this browser. Redirect the browser to
 ///    [`authorization_url`](Self::authorization_url).
-/// 2. The provider sends the browser back with the parameters `state` and `code`. Compare `state` with
-///    [`SignInAttempt::state`].
-/// 3. [`redeem`](Self::redeem) returns the user.
+/// 2. The provider redirects the browser to your application, with the parameters `state` and `code`. Compare `state`
+///    with [`SignInAttempt::state`].
+/// 3. Call [`redeem`](Self::redeem), which returns the user's identity.
 #[derive(Clone)]
 pub struct OpenIdClient {
     inner: Arc<Inner>,
@@ -239,32 +243,32 @@ struct Inner {
     provider: Cache<(), Arc<Provider>>,
 }
 
-/// The addresses of the provider.
+/// The URLs of the provider, from its metadata.
 struct Provider {
     authorization: Url,
     token: String,
-    /// Whether the client secret is sent in the body.
+    /// Whether this server sends the client secret in the request body.
     in_body: bool,
 }
 
 impl OpenIdClient {
-    /// Returns the issuer of the ID tokens.
+    /// Returns the identifier of the issuer of the ID tokens.
     pub fn issuer(&self) -> &str {
         &self.inner.config.issuer
     }
 
-    /// Returns whether [`OpenIdConnect::with_principal`] is set.
+    /// Returns whether a function is set with [`OpenIdConnect::with_principal`].
     pub fn has_principal(&self) -> bool {
         self.inner.config.principal.is_some()
     }
 
-    /// Returns the URL of the provider at which the user signs in. `redirect` is the URL to which the provider sends
-    /// the browser back. If `again`, the provider also asks users who are signed in there, so that they can use another
-    /// account.
+    /// Returns the URL at which the user signs in. `redirect` is the URL of your application to which the provider
+    /// redirects the browser after the sign-in. If `again` is true, users who are already signed in at the provider
+    /// must sign in again. They can then use another account.
     ///
     /// # Errors
     ///
-    /// Returns [`SignInError::Unavailable`] if the provider cannot be used.
+    /// Returns [`SignInError::Unavailable`] if the server cannot use the provider.
     pub async fn authorization_url(
         &self,
         redirect: &str,
@@ -290,12 +294,13 @@ impl OpenIdClient {
         Ok(url.into())
     }
 
-    /// Exchanges the code of the provider for an ID token, validates the token, and returns the user. `redirect` and
-    /// `attempt` must be the values of [`authorization_url`](Self::authorization_url).
+    /// Exchanges the authorization code for an ID token, validates the ID token, and returns the user's identity.
+    /// `redirect` and `attempt` must be the values that you passed to [`authorization_url`](Self::authorization_url).
     ///
     /// # Errors
     ///
-    /// Returns a [`SignInError`] if the provider cannot be used or rejects the code, or if the ID token is not valid.
+    /// Returns a [`SignInError`] if the server cannot use the provider, if the provider rejects the code, or if the ID
+    /// token is not valid.
     pub async fn redeem(
         &self,
         redirect: &str,
@@ -335,7 +340,7 @@ impl OpenIdClient {
         Ok(identity.with_principal(principal))
     }
 
-    /// Returns the addresses of the provider. Concurrent sign-ins share one request.
+    /// Returns the URLs of the provider. Concurrent sign-ins share one metadata request.
     async fn provider(&self) -> Result<Arc<Provider>, SignInError> {
         let Inner { config, http, provider, .. } = &*self.inner;
         let find = async {
@@ -363,20 +368,21 @@ impl Provider {
     }
 }
 
-/// Returns an error code of the provider without characters that RFC 6749 does not allow. The log contains it.
+/// Returns an error code of the provider, for the log. Removes characters that RFC 6749 does not allow.
 fn error_code(given: &str) -> String {
     given.chars().filter(char::is_ascii_graphic).take(100).collect()
 }
 
 const NO_SUBJECT: &str = "it has no subject";
 
-/// Checks the claims that only ID tokens have.
+/// Checks the claims that only ID tokens contain.
 fn check(claims: &Map<String, Value>, client: &str, nonce: &str) -> Result<(), SignInError> {
     let text = |name: &str| claims.get(name).and_then(Value::as_str);
     if text("nonce") != Some(nonce) {
         return Err(SignInError::Invalid("it belongs to another sign-in (`nonce`)"));
     }
-    // OpenID Connect Core, section 3.1.3.7: a token for several clients names the client that requested it.
+    // OpenID Connect Core, section 3.1.3.7: if a token is for several clients, it contains the client that requested
+    // it.
     let is_shared = claims.get("aud").and_then(Value::as_array).is_some_and(|audiences| audiences.len() > 1);
     let is_ours = match claims.get("azp") {
         Some(party) => party == client,
@@ -385,7 +391,8 @@ fn check(claims: &Map<String, Value>, client: &str, nonce: &str) -> Result<(), S
     if !is_ours {
         return Err(SignInError::Invalid("another application requested it (`azp`)"));
     }
-    // Without a subject, an access token belongs to a client. An ID token always belongs to a user.
+    // An access token without a subject belongs to a client. An ID token always belongs to a user, so it needs a
+    // subject.
     if text("sub").is_none_or(str::is_empty) {
         return Err(SignInError::Invalid(NO_SUBJECT));
     }

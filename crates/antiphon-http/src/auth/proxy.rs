@@ -10,19 +10,19 @@ use ipnet::IpNet;
 
 use super::Identity;
 
-/// The longest name that a proxy can send, in bytes.
+/// The maximum length of a client's name in the header, in bytes.
 const MAX_NAME: usize = 1024;
 
-/// A proxy that terminates TLS, checks client certificates, and sends the name in the certificate to the server in an
-/// HTTP header.
+/// The settings for a proxy that terminates TLS and checks client certificates. The proxy sends the name in the
+/// certificate to this server in an HTTP header.
 ///
-/// The server uses the header only if the connection comes from one of the proxy's networks. From other addresses, the
-/// server ignores the header. The proxy must remove this header from client requests. Clients in the proxy's networks
+/// The server uses the header only if the connection comes from one of the proxy's networks. Otherwise, the server
+/// ignores the header. The proxy must remove this header from the requests of clients. Clients in the proxy's networks
 /// must not be able to reach the server without the proxy.
 ///
-/// The principal of a client with a certificate is `proxy#<name>`. The check needs the address of each connection,
-/// which [`serve`](crate::serve) and the HTTP methods of `antiphon::Server` provide. If you serve an application in
-/// another way, use `into_make_service_with_connect_info::<SocketAddr>()`.
+/// A client with a certificate has the principal `proxy#<name>`. To check the proxy's network, the server needs the
+/// remote address of each connection. [`serve`](crate::serve) and the HTTP methods of `antiphon::Server` provide this
+/// address. If you serve an application in another way, use `into_make_service_with_connect_info::<SocketAddr>()`.
 ///
 /// ```
 /// use antiphon_http::auth::Proxy;
@@ -46,8 +46,8 @@ pub struct Proxy {
 type NameHook = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 impl Proxy {
-    /// Creates the settings for a proxy. `header` is the HTTP header with the name of the client. `networks` are the
-    /// addresses of the proxy, for example `10.1.0.0/16` or `::1`.
+    /// Creates the settings for a proxy. `header` is the name of the HTTP header that contains the client's name.
+    /// `networks` are the addresses of the proxy, for example `10.1.0.0/16` or `::1`.
     pub fn new(header: &str, networks: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         let mut problems = Vec::new();
         let mut read = Vec::new();
@@ -71,8 +71,8 @@ impl Proxy {
         proxy
     }
 
-    /// Accepts the name of a client only if the HTTP header `header` has the value `value`. Use this method if the
-    /// proxy also forwards requests with certificates that it could not verify. Default: no such check.
+    /// Accepts a client's name only if the HTTP header `header` has the value `value`. Use this method if the proxy
+    /// also forwards requests whose certificates it could not verify. Default: no such check.
     pub fn with_verified(mut self, header: &str, value: impl Into<String>) -> Self {
         self.verified = self.header_named(header).map(|header| (header, value.into()));
         self
@@ -107,16 +107,16 @@ impl Proxy {
         &self.scopes
     }
 
-    /// Returns the headers in which the proxy identifies callers.
+    /// Returns the names of the headers with which the proxy identifies callers.
     pub(super) fn headers(&self) -> impl Iterator<Item = &HeaderName> {
         self.header.iter().chain(self.verified.iter().map(|(header, _)| header))
     }
 
-    /// Returns the identity that the proxy sent, if the connection comes from the proxy.
+    /// Returns the identity from the proxy's header, if the connection comes from the proxy.
     pub(super) fn identify(&self, parts: &Parts) -> Option<Identity> {
         let name = only(&parts.headers, self.header.as_ref()?)?;
         let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| peer.ip());
-        // An IPv4 address can arrive in its IPv6-mapped form.
+        // An IPv4 address can be in its IPv6-mapped form.
         let peer = peer.map(|peer| peer.to_canonical());
         if !peer.is_some_and(|peer| self.networks.iter().any(|network| network.contains(&peer))) {
             tracing::info!(
@@ -139,7 +139,8 @@ impl Proxy {
     }
 }
 
-/// Returns the value of a header that occurs exactly once. A second value could come from the client.
+/// Returns the value of a header, if the request has this header exactly once. A second value could come from the
+/// client.
 fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     let value: &HeaderValue = values.next()?;

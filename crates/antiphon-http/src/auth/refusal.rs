@@ -7,17 +7,17 @@ use serde_json::json;
 
 use super::Refusal;
 
-/// The rejection of every invalid token that has not expired. An attacker who tries to forge a token learns
-/// nothing from it.
+/// The rejection of every invalid token, except expired tokens. The error is always the same, so an attacker who tries
+/// to forge a token learns nothing from the error.
 pub(super) const NOT_VALID: Refusal = Refusal::Invalid("the access token is not valid");
 
 /// The rejection of an expired token.
 pub(super) const EXPIRED: Refusal = Refusal::Invalid("the access token has expired");
 
-/// The contents of a challenge, in addition to the error.
+/// The contents of an authentication challenge, in addition to the error.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Challenge {
-    /// The address of the resource's metadata (RFC 9728), if it has any.
+    /// The URL of the resource's metadata (RFC 9728), if the resource has metadata.
     pub(super) metadata: Option<String>,
     /// The scopes that an unauthenticated client must request.
     pub(super) scopes: Vec<String>,
@@ -39,8 +39,8 @@ impl Challenge {
         response
     }
 
-    /// Returns the `WWW-Authenticate` header, in the order of the examples in the specification. Returns
-    /// `None` if other credentials would not help.
+    /// Returns the `WWW-Authenticate` header. The order of the parameters is the order in the examples of the
+    /// specification. Returns `None` if the client cannot solve the problem with other credentials.
     fn header(&self, refusal: &Refusal) -> Option<HeaderValue> {
         let mut said = Vec::new();
         let mut say = |name: &str, value: &str| said.push(format!("{name}=\"{value}\""));
@@ -70,7 +70,8 @@ impl Challenge {
             say("scope", &scopes.join(" "));
         }
         let said = if said.is_empty() { "Bearer".to_owned() } else { format!("Bearer {}", said.join(", ")) };
-        // Scopes and addresses were checked when the server was built, so they cannot end a quoted string.
+        // Scopes and URLs were checked when the server was built, so they cannot contain a quotation mark that ends
+        // the quoted string.
         HeaderValue::try_from(said).ok()
     }
 }

@@ -1,5 +1,5 @@
-//! Authentication of the result set routes, with the same principals as the tools that created the result
-//! sets.
+//! Authentication for the HTTP routes of result sets. A caller has the same principal on these routes as in tool
+//! calls.
 
 use antiphon_results::{DualResponseError, Owner, rest::Authenticate};
 use async_trait::async_trait;
@@ -7,7 +7,8 @@ use http::request::Parts;
 
 use super::{Auth, Refusal};
 
-/// Makes callers of the result set routes the owners of the result sets that their tool calls created.
+/// Authenticates callers on the HTTP routes of result sets. A caller can then read the result sets that the caller's
+/// own tool calls created.
 ///
 /// ```
 /// use antiphon_http::auth::{ApiKey, Auth};

@@ -1,11 +1,12 @@
-//! The scopes that requests need, and their check.
+//! The scopes that requests need, and the check of these scopes.
 
 use super::{Auth, Identity, Inner, Refusal, refusal::EXPIRED};
 
 /// Checks that `identity` has all scopes in `needs`.
 ///
-/// If not, the rejection names all of them, and also the scopes in `known` that the caller already has. A
-/// 2025-11-25 client that requested only the missing scopes would lose the others.
+/// If a scope is missing, the rejection lists all scopes in `needs`. The rejection also lists the scopes in `known`
+/// that the caller already has, because some 2025-11-25 clients then request exactly the listed scopes and would lose
+/// all others.
 pub(super) fn hold<'a>(
     identity: &Identity,
     needs: impl Iterator<Item = &'a String> + Clone,
@@ -25,7 +26,7 @@ pub(super) fn hold<'a>(
 }
 
 impl Inner {
-    /// Returns the scopes that requests of a method need, and `more`.
+    /// Returns all scopes that a request of `method` needs, including the scopes in `more`.
     fn needs<'a>(&'a self, method: &str, more: &'a [String]) -> impl Iterator<Item = &'a String> + Clone {
         let operation = self.operations.get(method).map(Vec::as_slice).unwrap_or_default();
         self.scopes.iter().chain(operation).chain(more)
@@ -33,12 +34,15 @@ impl Inner {
 }
 
 impl Auth {
-    /// Checks that an authenticated caller has all scopes for a request. The required scopes are `scopes`, the scopes
-    /// of every request, and the scopes of the MCP method
-    /// ([`with_operation_scopes`](super::AuthBuilder::with_operation_scopes)).
+    /// Checks that an authenticated caller has all scopes that a request needs:
     ///
-    /// `known` returns all scopes that the application uses. Some clients request exactly the scopes that a challenge
-    /// names, and would lose their other scopes. So the challenge also names the scopes that the caller already has.
+    /// - the scopes that every request needs
+    /// - the scopes of the MCP method ([`with_operation_scopes`](super::AuthBuilder::with_operation_scopes))
+    /// - `scopes`
+    ///
+    /// `known` is a function that returns all scopes that the application uses. Some clients request exactly the
+    /// scopes in a challenge, and would lose their other scopes. So the challenge also lists the scopes that the
+    /// caller already has.
     ///
     /// # Errors
     ///
@@ -51,7 +55,8 @@ impl Auth {
         scopes: &'a [String],
         known: impl FnOnce() -> Vec<&'a str>,
     ) -> Result<(), Refusal> {
-        // Over a WebSocket, the credentials are those that opened the connection.
+        // Over a WebSocket, the credentials come from the request that opened the connection, so they may have
+        // expired.
         if identity.is_over() {
             return Err(EXPIRED);
         }

@@ -1,4 +1,4 @@
-//! The route of streamable HTTP, and the handling of one request.
+//! The HTTP route of streamable HTTP, and the handling of each request.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -34,12 +34,12 @@ use crate::serve::Held;
 
 /// Creates an axum route that serves MCP over streamable HTTP.
 ///
-/// `service` creates a handler for each session, and for each request outside of a session. With `sessions`, replicas
-/// share the MCP 2025-11-25 sessions. Without `sessions`, all requests of a session must arrive at the process that
-/// opened the session.
+/// `service` is called for each session, and for each request outside of a session. It creates a handler. If you pass
+/// `sessions`, replicas share the MCP 2025-11-25 sessions. Otherwise, all requests of a session must arrive at the
+/// process that opened the session.
 ///
-/// For a server of the crate `antiphon`, use `Server::router`, which contains this route. Use this function for your
-/// own handler of the SDK:
+/// For a server of the crate `antiphon`, use `Server::router`, which contains this route. Use this function for a
+/// handler that you wrote with the SDK:
 ///
 /// ```
 /// use std::sync::Arc;
@@ -72,7 +72,7 @@ pub fn endpoint<S: ServerHandler>(
     sessions: Option<&SharedSessions>,
     config: &HttpConfig,
 ) -> MethodRouter {
-    // Axum clones routes for every request, so each route has only one handle.
+    // Axum clones the route for every request. So the route contains only one handle.
     match sessions {
         Some(shared) if config.sessions => {
             let sessions = Sessions::new(Arc::clone(&app), shared.replicas(), config);
@@ -92,35 +92,36 @@ pub fn endpoint<S: ServerHandler>(
     }
 }
 
-/// The endpoint, with sessions of this process or of all replicas.
+/// The endpoint. Its sessions belong to this process, or to all replicas.
 ///
-/// It has two services of the SDK, because a service has a single cancellation token. When it is cancelled, the
-/// service answers its requests in flight with an error.
+/// The endpoint has two services of the SDK, because each service has a single cancellation token. When the token is
+/// cancelled, the service answers its requests in flight with an error.
 struct Endpoint<S, M> {
     app: Arc<dyn Application>,
     drain: Drain,
-    /// Handles requests that are in flight until they are answered. They can finish until the server stops.
+    /// Handles requests that are in flight until they are answered. These requests can continue until the server
+    /// stops.
     calls: StreamableHttpService<S, M>,
-    /// Handles requests for streams on which the client only listens. They end when the server drains.
+    /// Handles requests for streams on which the client only listens. These streams end when the server drains.
     streams: StreamableHttpService<S, M>,
     sessions: Arc<M>,
     bodies: Bodies,
     has_sessions: bool,
-    /// Whether a session belongs to the caller that began it.
+    /// Whether only the caller that opened a session can use it.
     has_owners: bool,
     max_sessions: usize,
     stream_age: Option<Duration>,
 }
 
-/// The error that the server accepts no more requests of a kind.
+/// The error that the server no longer accepts requests of this kind.
 struct Ended;
 
 /// The kind of response to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// A response, or the rest of a response that is being sent.
+    /// The response to a request, or the rest of a response whose stream the client resumes.
     Call,
-    /// A 2026-07-28 subscription. Its handler ends it when the server drains.
+    /// A 2026-07-28 subscription. The handler ends the subscription when the server drains.
     Subscription,
     /// A 2025-11-25 stream on which the client listens.
     Listen,
@@ -152,16 +153,16 @@ impl<S: ServerHandler, M: SessionManager> Endpoint<S, M> {
         }
     }
 
-    /// Counts a request as in flight, or returns that the server has ended. A request that resumes the stream
-    /// of a call, or that listens, does not count. The call itself does.
+    /// Counts a request as in flight. Returns an error if the server no longer accepts requests of this kind. Only
+    /// POST requests count. Requests that resume the stream of a call, or that listen, do not count.
     fn begin(&self, parts: &Parts, kind: Kind) -> Result<Option<Flight>, Ended> {
         let flight = (parts.method == Method::POST).then(|| self.drain.request());
-        // Checked after counting, so that a server that stops in between has counted the request.
+        // This check follows the counting. So a server that stops in between has already counted the request.
         let over = if kind == Kind::Call { &self.drain.stopped } else { &self.drain.draining };
         if over.is_cancelled() { Err(Ended) } else { Ok(flight) }
     }
 
-    /// Returns the kind of response to a request. `holds` returns whether this process runs the call whose
+    /// Returns the kind of response that a request needs. `holds` returns whether this process runs the call whose
     /// stream the client resumes.
     fn kind(parts: &Parts, holds: impl Fn(&str) -> bool) -> Kind {
         if parts.method == Method::POST {
@@ -175,11 +176,11 @@ impl<S: ServerHandler, M: SessionManager> Endpoint<S, M> {
         Kind::Call
     }
 
-    /// Reads a request and checks whether its caller can send it. Returns the request for the SDK, or the
-    /// response to a rejected one.
+    /// Reads a request, and checks whether the caller is allowed to send it. Returns the request in the form for the
+    /// SDK. If the request is rejected, returns the response.
     async fn prepare(&self, request: Request, said: Said) -> Result<Question, Response> {
         let read = request::read(request, &self.bodies).await?;
-        // Before the request is revised, because the check needs the client's original message.
+        // This check happens before the request is translated, because the check needs the client's original message.
         let challenge = self.app.challenge(&read, said.is_legacy);
         if let Some(challenge) = challenge
             && let Some(response) = challenge.await
@@ -190,7 +191,7 @@ impl<S: ServerHandler, M: SessionManager> Endpoint<S, M> {
     }
 
     async fn answer(&self, question: Question, kind: Kind, flight: Option<Flight>) -> Response {
-        // The router may have been created outside of a runtime.
+        // This call happens here, because the router may have been created outside of a runtime.
         self.app.begin();
         let Question { mut request, asks, begins, room } = question;
         if begins && self.drain.draining.is_cancelled() {
@@ -213,7 +214,7 @@ impl<S: ServerHandler, M: SessionManager> Endpoint<S, M> {
 }
 
 impl<S: ServerHandler> Endpoint<S, LocalSessions> {
-    /// Creates an endpoint with sessions in the memory of this process.
+    /// Creates an endpoint whose sessions are in the memory of this process.
     fn alone(
         app: Arc<dyn Application>,
         service: impl Fn() -> S + Clone + Send + Sync + 'static,
@@ -249,7 +250,7 @@ impl<S: ServerHandler> Endpoint<S, LocalSessions> {
 }
 
 impl<S: ServerHandler> Endpoint<S, Sessions> {
-    /// Creates an endpoint with sessions that all replicas share.
+    /// Creates an endpoint whose sessions are shared by all replicas.
     fn replicated(
         app: Arc<dyn Application>,
         service: impl Fn() -> S + Clone + Send + Sync + 'static,
@@ -295,8 +296,8 @@ impl<S: ServerHandler> Endpoint<S, Sessions> {
         };
         let (parts, session) = session_of(parts, said);
         if !said.may_have_session {
-            // Without a session, only subscriptions need the other replicas. They must not miss a change
-            // after the acknowledgement.
+            // Without a session, only subscriptions need the connection to the other replicas. A subscription must not
+            // miss a change after its acknowledgement.
             if parts.headers.get(&METHOD).is_some_and(|method| method == "subscriptions/listen") {
                 self.app.hear_changes().await.map_err(failed)?;
             }
@@ -319,8 +320,8 @@ fn settings(config: &HttpConfig) -> StreamableHttpServerConfig {
         .with_allowed_origins(config.allowed_origins.clone())
         .enforce_origin_validation()
         .with_sse_keep_alive(config.sse_keep_alive);
-    // The session decides whether a stream begins with an empty event, and which. The SDK does not consider
-    // the session.
+    // The session decides whether a stream begins with an empty event, and with which retry time. The SDK does not
+    // consider the session.
     settings.sse_retry = None;
     settings.legacy_session_mode = config.sessions;
     settings.json_response = config.json_response;
@@ -328,8 +329,8 @@ fn settings(config: &HttpConfig) -> StreamableHttpServerConfig {
     settings
 }
 
-/// Returns 200 for an ended session, like the servers of other SDKs. The SDK's 202 is an error for some
-/// clients.
+/// Changes the status of the response for an ended session from 202 to 200. Servers of other SDKs return 200. Some
+/// clients treat the SDK's 202 as an error.
 fn ended(mut response: Response, is_end: bool) -> Response {
     if is_end && response.status() == StatusCode::ACCEPTED {
         *response.status_mut() = StatusCode::OK;
@@ -337,8 +338,8 @@ fn ended(mut response: Response, is_end: bool) -> Response {
     response
 }
 
-/// Adds the status and `Retry-After` to a rejected request. If the response is a stream, it has already
-/// begun, and only the error contains the advice.
+/// Adds the status and the `Retry-After` header to the response of a rejected request. If the response is a stream,
+/// the status is already sent. In this case, only the error in the stream contains the advice.
 fn advised(mut response: Response, shed: &RejectionSlot) -> Response {
     let Some((own, seconds)) = shed.get() else { return response };
     let kind = response.headers().get(header::CONTENT_TYPE);
@@ -350,14 +351,15 @@ fn advised(mut response: Response, shed: &RejectionSlot) -> Response {
     response
 }
 
-/// Returns the response if the process has too many sessions. Idle sessions are closed after a while.
+/// Returns the response for a process that has too many sessions. Idle sessions are closed after some time.
 fn too_many_sessions() -> Response {
     let after = [(header::RETRY_AFTER, "30")];
     (StatusCode::SERVICE_UNAVAILABLE, after, "Service Unavailable: there are too many sessions")
         .into_response()
 }
 
-/// Returns the response if the server accepts nothing new. Another replica or the next process will.
+/// Returns the response for a server that accepts no more requests. Another replica, or the next process, accepts
+/// them.
 fn shutting_down() -> Response {
     let headers = [(header::RETRY_AFTER, "1"), (header::CONNECTION, "close")];
     (StatusCode::SERVICE_UNAVAILABLE, headers, "Service Unavailable: the server is shutting down")
@@ -369,11 +371,12 @@ type Refused = (StatusCode, &'static str);
 /// The SDK's response for an unknown session.
 const NO_SESSION: Refused = (StatusCode::NOT_FOUND, "Not Found: Session not found");
 
-/// Returns the session that a request belongs to.
+/// Returns the session that a request belongs to, and the request.
 ///
-/// Invariant: a session ID reaches the SDK only with a request whose caller was checked against that session.
-/// 2026-07-28 has no sessions and requires servers to ignore the header, so it is removed. It is also removed if the
-/// endpoint has no sessions: otherwise the server would store settings in a session that ends with the request.
+/// Invariant: a session ID reaches the SDK only in a request from a caller that can use this session. MCP 2026-07-28
+/// has no sessions, and requires servers to ignore the session header. So the header is removed. The header is also
+/// removed if the endpoint has no sessions. Otherwise, the server would store settings in a session that ends with the
+/// request.
 fn session_of(mut parts: Parts, said: Said) -> (Parts, Option<String>) {
     if !said.may_have_session {
         parts.headers.remove(&SESSION);
@@ -383,14 +386,14 @@ fn session_of(mut parts: Parts, said: Said) -> (Parts, Option<String>) {
     (parts, session)
 }
 
-/// The facts that the headers of a request contain.
+/// Information from the headers of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Said {
     /// Whether the protocol revision is older than 2026-07-28.
     pub(super) is_legacy: bool,
-    /// Whether the request can belong to a session, or begin one. 2026-07-28 has no sessions. But an
-    /// `initialize` request can name that revision, and the SDK treats it as 2025-11-25. It is the only such
-    /// request that can omit its method header.
+    /// Whether the request can belong to a session, or begin a session. MCP 2026-07-28 has no sessions. But an
+    /// `initialize` request can contain this revision, and the SDK then treats the request as 2025-11-25. Only an
+    /// `initialize` request can omit the method header.
     pub(super) may_have_session: bool,
 }
 

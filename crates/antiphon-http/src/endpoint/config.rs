@@ -62,8 +62,9 @@ impl HttpConfig {
 
     /// Sets the accepted `Host` headers. Default: the loopback hosts.
     ///
-    /// The endpoint rejects requests with another `Host`. This check prevents attacks in which a web page reaches a
-    /// local server under the page's own host name (DNS rebinding). For a public server, list its host names.
+    /// The endpoint rejects requests with another `Host` header. This check prevents DNS rebinding, an attack in which
+    /// a web page reaches a local server through the host name of the web page. For a public server, list the host
+    /// names of the server.
     #[must_use]
     pub fn with_allowed_hosts(mut self, hosts: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.allowed_hosts = hosts.into_iter().map(Into::into).collect();
@@ -86,11 +87,12 @@ impl HttpConfig {
         self
     }
 
-    /// Sets the maximum memory for parsing one request body, in bytes. Default: 8 MiB, which is enough for about 17,000
-    /// JSON values.
+    /// Sets the maximum memory that parsing of one request body can use, in bytes. Default: 8 MiB. This is enough for
+    /// about 17,000 JSON values.
     ///
-    /// The server estimates the memory from the number of JSON values in the body. A body can always use 8 times its
-    /// length, even if that is more than the maximum. If a body needs more memory, the server answers with 413.
+    /// The server estimates the memory from the number of JSON values in the body. The memory for a body can always be
+    /// 8 times the length of the body, even if this is more than the maximum. If a body needs more memory, the server
+    /// answers with status 413.
     #[must_use]
     pub fn with_max_parsed_bytes(mut self, bytes: usize) -> Self {
         self.max_parsed_bytes = bytes;
@@ -98,18 +100,18 @@ impl HttpConfig {
     }
 
     /// Sets the maximum memory for the bodies of all requests to this endpoint together, in bytes. Default: the
-    /// endpoint shares a memory budget of 64 MiB with all other endpoints of the process.
+    /// endpoint shares a memory budget of 64 MiB with the other endpoints of the process.
     ///
-    /// If a request would exceed the maximum, the server answers with 503. A quarter of the memory is reserved for
-    /// requests that need up to 64 KiB.
+    /// If a request would exceed the maximum, the server answers with status 503. A quarter of the memory is reserved
+    /// for requests that need at most 64 KiB.
     #[must_use]
     pub fn with_body_memory(mut self, bytes: usize) -> Self {
         self.bodies = MemoryBudget::new(bytes);
         self
     }
 
-    /// Sets a memory budget for request bodies that this endpoint shares with other endpoints. Default: one budget of
-    /// 64 MiB for the whole process.
+    /// Sets a memory budget for request bodies. The endpoint can share this budget with other endpoints. Default: one
+    /// budget of 64 MiB for the whole process.
     ///
     /// WebSocket and HTTP+SSE endpoints can use the same budget.
     #[must_use]
@@ -118,15 +120,15 @@ impl HttpConfig {
         self
     }
 
-    /// Sets how long a request body can take to arrive. Default: 30 seconds.
+    /// Sets the maximum time in which a request body must arrive. Default: 30 seconds.
     #[must_use]
     pub fn with_body_timeout(mut self, timeout: Duration) -> Self {
         self.body_timeout = timeout;
         self
     }
 
-    /// Sets how many MCP 2025-11-25 sessions this process can have. If the limit is reached, the server answers
-    /// requests for a new session with 503. Default: 4096.
+    /// Sets the maximum number of MCP 2025-11-25 sessions in this process. If the process has this many sessions, the
+    /// server answers requests for a new session with status 503. Default: 4096.
     #[must_use]
     pub fn with_max_sessions(mut self, sessions: usize) -> Self {
         self.max_sessions = sessions;
@@ -145,24 +147,25 @@ impl HttpConfig {
 
     /// Sets whether MCP 2025-11-25 clients get sessions. Default: yes.
     ///
-    /// If an MCP 2025-11-25 client has no session, tools cannot ask it questions.
+    /// If an MCP 2025-11-25 client has no session, tools cannot send questions to the client.
     #[must_use]
     pub fn with_sessions(mut self, sessions: bool) -> Self {
         self.sessions = sessions;
         self
     }
 
-    /// Sets after how long the server closes an idle session. Default: 5 minutes. With `None`, idle sessions stay open.
+    /// Sets after how long the server closes an idle session. Default: 5 minutes. `None` means that idle sessions stay
+    /// open.
     ///
-    /// A session is not idle while a question in it waits for an answer.
+    /// While a question in the session waits for an answer, the session is not idle.
     #[must_use]
     pub fn with_session_idle(mut self, idle: impl Into<Option<Duration>>) -> Self {
         self.session_idle = idle.into();
         self
     }
 
-    /// Sets whether a single response is sent as JSON instead of an event stream, if the client accepts JSON. Default:
-    /// yes.
+    /// Sets whether the server sends a single response as JSON instead of an event stream, if the client accepts JSON.
+    /// Default: yes.
     ///
     /// This setting applies only to requests outside of a session.
     #[must_use]
@@ -171,37 +174,40 @@ impl HttpConfig {
         self
     }
 
-    /// Sets the interval at which the server sends comments on an open event stream, so that proxies keep it open.
-    /// Default: 15 seconds. `None` disables these comments.
+    /// Sets the interval at which the server sends comments on an open event stream. These comments prevent proxies
+    /// from closing the stream. Default: 15 seconds. `None` disables the comments.
     #[must_use]
     pub fn with_sse_keep_alive(mut self, interval: impl Into<Option<Duration>>) -> Self {
         self.sse_keep_alive = interval.into();
         self
     }
 
-    /// Sets how long a client can listen on one event stream before the server ends it. Default: 1 hour.
+    /// Sets the maximum time for which a client can listen on one event stream. After that time, the server ends the
+    /// stream. Default: 1 hour.
     ///
-    /// This setting applies to streams that were opened with GET, and to MCP 2026-07-28 subscriptions. When a stream
-    /// ends, the client opens a new one, perhaps at another replica. Each stream ends at a random time in the last
-    /// quarter of the duration, so that not all streams end together. With `None`, streams stay open.
+    /// This setting applies to streams that a client opened with GET, and to MCP 2026-07-28 subscriptions. When a
+    /// stream ends, the client opens a new stream, possibly at another replica. Each stream ends at a random time in
+    /// the last quarter of the duration, so that not all streams end at the same time. `None` means that streams stay
+    /// open.
     #[must_use]
     pub fn with_max_stream_age(mut self, age: impl Into<Option<Duration>>) -> Self {
         self.max_stream_age = age.into();
         self
     }
 
-    /// Sets how many events of one stream the backend stores. With the stored events, any replica can resume the stream
-    /// after a disconnect. Default: 1000.
+    /// Sets how many events of one stream the backend stores. Any replica can then resume the stream after a
+    /// disconnect. Default: 1000.
     ///
-    /// Beyond this number, a client receives notifications only while it is connected. If the client reconnects, it
-    /// receives a message that some notifications are missing. Questions and responses are always stored.
+    /// If a stream has more events, a client receives further notifications only while the client is connected. After
+    /// a reconnect, the client receives a message that some notifications are missing. Questions and responses are
+    /// always stored.
     #[must_use]
     pub fn with_stream_events(mut self, events: usize) -> Self {
         self.stream_events = events;
         self
     }
 
-    /// Sets how many bytes of one stream the backend stores. Beyond this number, the rules of
+    /// Sets how many bytes of one stream the backend stores. If a stream has more bytes, the rules of
     /// [`with_stream_events`](Self::with_stream_events) apply. Default: 1 MiB.
     #[must_use]
     pub fn with_stream_bytes(mut self, bytes: usize) -> Self {

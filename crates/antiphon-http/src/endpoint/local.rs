@@ -1,4 +1,4 @@
-//! Sessions in the memory of this process. Each belongs to the caller that began it.
+//! Sessions in the memory of this process. Each session belongs to the caller that opened it.
 
 use std::{
     collections::HashMap,
@@ -28,29 +28,30 @@ use antiphon_transport::{jitter, revision::SESSION};
 pub(super) type Events = Pin<Box<dyn Stream<Item = ServerSseMessage> + Send + Sync>>;
 type Result<T> = std::result::Result<T, LocalSessionManagerError>;
 
-/// The SDK's sessions, with their owners.
+/// The sessions of the SDK, with the owner of each session.
 pub(super) struct LocalSessions {
     app: Arc<dyn Application>,
     sessions: LocalSessionManager,
     begun: RwLock<HashMap<SessionId, SessionStart>>,
 }
 
-/// The facts that are recorded when a session begins.
+/// The information that is recorded when a session begins.
 #[derive(Clone, Debug)]
 struct SessionStart {
-    /// The principal that began it, if known.
+    /// The principal that opened the session, if known.
     owner: Option<String>,
-    /// Whether its streams begin with an event without data.
+    /// Whether the streams of the session begin with an event without data.
     primes: bool,
 }
 
-/// Returns whether the streams of a session with `version` begin with an event without data. 2025-11-25 is
-/// the first revision that has such events. Older clients parse them as messages and fail.
+/// Returns whether the streams of a session begin with an event without data, for a session with this protocol
+/// revision. 2025-11-25 is the first revision with such events. Clients of older revisions parse these events as
+/// messages and fail.
 pub(super) fn primes(version: &ProtocolVersion) -> bool {
     version.as_str() >= SESSION
 }
 
-/// Removes events without data, unless `primes`.
+/// Removes events without data if `primes` is false.
 pub(super) fn primed(events: Events, primes: bool) -> Events {
     if primes { events } else { Box::pin(events.filter(|event| ready(event.message.is_some()))) }
 }
@@ -69,12 +70,13 @@ impl LocalSessions {
         self.sessions.sessions.read().await.len()
     }
 
-    /// Returns whether an event belongs to the stream of a request, which ends with its response.
+    /// Returns whether an event belongs to the stream of a request. Such a stream ends with the response to the
+    /// request.
     pub(super) fn holds(last: &str) -> bool {
         last.contains('/')
     }
 
-    /// Returns whether the sender of `parts` can use the session. Other callers get the same response as for
+    /// Returns whether the sender of `parts` can use the session. For other callers, the response is the same as for
     /// an unknown session.
     pub(super) fn admits(&self, id: &str, parts: &Parts) -> bool {
         let begun = self.begun.read().unwrap_or_else(PoisonError::into_inner);
@@ -116,7 +118,7 @@ impl SessionManager for LocalSessions {
     }
 
     async fn close_session(&self, id: &SessionId) -> Result<()> {
-        // The SDK eventually calls this for every session, for any reason of its end.
+        // The SDK calls this method for every session that ends, independent of the reason.
         self.begun.write().unwrap_or_else(PoisonError::into_inner).remove(id);
         self.sessions.close_session(id).await
     }
@@ -126,7 +128,7 @@ impl SessionManager for LocalSessions {
         id: &SessionId,
         message: ClientJsonRpcMessage,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static> {
-        // Boxed here and below, because the type borrows from the sessions although the value does not.
+        // The stream is boxed here and below, because its type borrows from the sessions although its value does not.
         let events: Events = Box::pin(self.sessions.create_stream(id, message).await?);
         Ok(primed(events, self.primes(id)))
     }
@@ -139,7 +141,7 @@ impl SessionManager for LocalSessions {
         &self,
         id: &SessionId,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static> {
-        // The SDK begins such a stream in the same way, but with the same retry time for all.
+        // The SDK begins such a stream in the same way, but with the same retry time for all clients.
         let first = stream::iter([ServerSseMessage::priming("0", jitter::reconnect())]);
         let events: Events = Box::pin(first.chain(self.sessions.create_standalone_stream(id).await?));
         Ok(primed(events, self.primes(id)))
@@ -151,8 +153,9 @@ impl SessionManager for LocalSessions {
         last: String,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static> {
         let events = self.sessions.resume(id, last.clone()).await?;
-        // The SDK begins with the last event that the client has received. A question would be asked twice. Only `0` can
-        // be a new event: the first event of the messages without a request has the same ID as the start of the stream.
+        // The SDK begins with the last event that the client has already received. If this event were a question, the
+        // client would ask it twice. So the event is skipped. An event with the ID `0` is not skipped, because it can
+        // be new. The start of the stream has this ID, and so has the first event of the messages without a request.
         let is_known = move |event: &ServerSseMessage| last != "0" && event.event_id.as_ref() == Some(&last);
         let events: Events = Box::pin(events.skip_while(move |event| ready(is_known(event))));
         Ok(primed(events, self.primes(id)))

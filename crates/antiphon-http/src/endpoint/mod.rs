@@ -16,10 +16,10 @@ use rmcp::model::Extensions;
 
 pub use self::{answer::endpoint, config::HttpConfig, request::Received, shared::SharedSessions};
 
-/// The server that an MCP endpoint belongs to. The server provides the endpoint with information that the SDK's handler
-/// does not have.
+/// The server that an MCP endpoint belongs to. The server gives the endpoint information that the SDK's handler does
+/// not have.
 pub trait Application: Send + Sync + 'static {
-    /// Returns the shutdown state of the server. The state must be the same for every call.
+    /// Returns the shutdown state of the server. Every call must return the same state.
     fn drain(&self) -> &Drain;
 
     /// Starts the background work of the server, unless it has already started. The endpoint calls this method with
@@ -27,38 +27,39 @@ pub trait Application: Send + Sync + 'static {
     fn begin(&self) {}
 
     /// Returns whether [`principal`](Self::principal) can identify callers. If callers can be identified, only the
-    /// caller that opened a session can use it. Default: `false`.
+    /// caller that opened a session can use this session. Default: `false`.
     fn has_principals(&self) -> bool {
         false
     }
 
-    /// Returns the principal (the caller's name) of a request. Default: `None`.
+    /// Returns the principal (the name of the caller) of a request. Default: `None`.
     fn principal(&self, parts: &Parts) -> Option<String> {
         let _ = parts;
         None
     }
 
-    /// Checks whether the caller is allowed to send a request. The future returns the HTTP response if the caller is
-    /// not allowed. Returns `None` if no check is necessary. `is_legacy` is true for requests of MCP 2025-11-25 or
-    /// earlier. Default: `None`.
+    /// Checks whether the caller is allowed to send a request. If the caller is not allowed, the future returns the
+    /// HTTP response for the caller. Returns `None` if no check is necessary. `is_legacy` is true for requests of MCP
+    /// 2025-11-25 or earlier. Default: `None`.
     fn challenge(&self, request: &Received, is_legacy: bool) -> Option<BoxFuture<'static, Option<Response>>> {
         let _ = (request, is_legacy);
         None
     }
 
-    /// Returns the names of the lists that can change: `tools`, `prompts`, `resources`. If a replica stops, its clients
-    /// are notified that these lists may have changed. Default: none.
+    /// Returns the names of the lists that can change: `tools`, `prompts`, `resources`. If a replica stops, its
+    /// clients receive a notification that these lists may have changed. Default: none.
     fn lists(&self) -> Vec<&'static str> {
         Vec::new()
     }
 
-    /// Waits until the server is connected to the change notifications of other replicas. Default: returns immediately.
+    /// Waits until the server is connected to the change notifications of the other replicas. Default: returns
+    /// immediately.
     fn hear_changes(&self) -> BoxFuture<'_, antiphon_store::Result<()>> {
         Box::pin(ready(Ok(())))
     }
 }
 
-/// Returns the principal of the HTTP request that a message came with.
+/// Returns the principal of the HTTP request that contained a message.
 fn principal_of(app: &dyn Application, extensions: &Extensions) -> Option<String> {
     app.principal(extensions.get::<Parts>()?)
 }

@@ -1,8 +1,8 @@
-//! Request bodies over streamable HTTP: reads them within limits, and translates the tasks of MCP 2025-11-25 for
-//! the SDK.
+//! Request bodies over streamable HTTP. This module reads the bodies within limits, and translates the tasks of MCP
+//! 2025-11-25 into a form that the SDK supports.
 //!
-//! `antiphon_transport::legacy_tasks` translates the messages. This module handles the bodies that contain
-//! them.
+//! `antiphon_transport::legacy_tasks` translates the messages. This module handles the bodies that contain these
+//! messages.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -22,18 +22,18 @@ use http::{Extensions, HeaderMap, Method, StatusCode, header, request::Parts};
 
 use super::{HttpConfig, answer::Said};
 
-/// A request for the SDK.
+/// A request in the form for the SDK.
 pub(super) struct Question {
     pub(super) request: Request,
-    /// Whether [`answer`] must process its response.
+    /// Whether [`answer`] must process the response to the request.
     pub(super) asks: bool,
     /// Whether the request begins a session.
     pub(super) begins: bool,
-    /// The memory that its body uses.
+    /// The memory that the request body uses.
     pub(super) room: Option<Room>,
 }
 
-/// The limits of request bodies: length, memory and time of one body, and memory of all.
+/// The limits of request bodies: the length, the memory and the time of each body, and the memory of all bodies.
 #[derive(Clone, Debug)]
 pub(super) struct Bodies {
     max_bytes: usize,
@@ -53,7 +53,7 @@ impl Bodies {
     }
 }
 
-/// An HTTP request whose body the endpoint has read, if the body contains an MCP message.
+/// An HTTP request. If its body contains an MCP message, the endpoint has already read the body.
 #[derive(Debug)]
 pub struct Received(Content);
 
@@ -64,11 +64,11 @@ enum Content {
         bytes: Bytes,
         room: Option<Room>,
     },
-    /// The request has no message, or one that is too long or incomplete.
+    /// The request has no message, or its message is too long or incomplete.
     Not(Request),
 }
 
-/// Reads a request, or returns the response to a rejected one.
+/// Reads a request. If the request is rejected, returns the response.
 pub(super) async fn read(request: Request, bodies: &Bodies) -> Result<Received, Response> {
     if request.method() != Method::POST {
         return Ok(Received(Content::Not(request)));
@@ -77,7 +77,7 @@ pub(super) async fn read(request: Request, bodies: &Bodies) -> Result<Received, 
     let announced = parts.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
     if announced.and_then(|length| length.parse::<u64>().ok()).is_some_and(|it| it > bodies.max_bytes as u64)
     {
-        // The server does not wait for a body with an announced length over the limit.
+        // If the announced length of the body is over the limit, the server does not wait for the body.
         let why = format!("Payload Too Large: request body exceeds {} bytes", bodies.max_bytes);
         return Err((StatusCode::PAYLOAD_TOO_LARGE, [(header::CONNECTION, "close")], why).into_response());
     }
@@ -142,8 +142,8 @@ impl Received {
         };
         let asks = || legacy_tasks::asks_for_capabilities(&bytes);
         if !said.is_legacy {
-            // A 2026-07-28 request has its method in a header. The SDK rejects a request whose body differs
-            // from it.
+            // A 2026-07-28 request has its MCP method in a header. The SDK rejects the request if the method in the
+            // body differs.
             let discovers = parts.headers.get(&METHOD).is_some_and(|it| it == "server/discover");
             let begins = said.may_have_session && has_none(&parts) && asks();
             let request = Request::from_parts(parts, Body::from(bytes));
@@ -162,7 +162,7 @@ impl Received {
     }
 }
 
-/// Returns whether the request names no session.
+/// Returns whether the request has no session ID.
 fn has_none(parts: &Parts) -> bool {
     !parts.headers.contains_key(&SESSION)
 }
@@ -170,12 +170,12 @@ fn has_none(parts: &Parts) -> bool {
 /// The result of reading a body.
 enum Collected {
     Whole(Bytes, Option<Room>),
-    /// The body is too long or incomplete. Contains the same body again, because the SDK has the error
-    /// responses for it.
+    /// The body is too long or incomplete. The variant contains the body again, because the SDK creates the error
+    /// response.
     Not(Body),
-    /// All bodies together use too much memory.
+    /// All request bodies together use too much memory.
     NoRoom,
-    /// This body alone would use too much memory. Contains the error as JSON.
+    /// This body alone would use too much memory. The value is the error as JSON.
     TooHeavy(Vec<u8>),
 }
 
@@ -189,8 +189,8 @@ async fn collect(body: Body, bodies: &Bodies) -> Collected {
             Ok(chunk) if chunk.len() <= bodies.max_bytes - read.len() => {
                 weight.add(&chunk);
                 read.push(chunk);
-                // If a body would exceed the limit only after parsing, it reserves no more than the limit
-                // until then.
+                // A body may exceed the limit only after parsing. Until then, the body reserves no more memory than
+                // the limit.
                 let holds = weight.parsed().min(bodies.max_parsed.max(weight.bytes() * FACTOR));
                 if !share.grow(holds) {
                     return Collected::NoRoom;
@@ -209,11 +209,11 @@ async fn collect(body: Body, bodies: &Bodies) -> Collected {
     Collected::Whole(bytes, Some(Room::new(share, weight)))
 }
 
-/// The chunks of a body. Usually there is only one, which is not copied.
+/// The chunks of a body. Usually a body has only one chunk, which is not copied.
 #[derive(Default)]
 struct Pieces {
     first: Bytes,
-    /// All chunks, if there are several.
+    /// The bytes of all chunks, if there are several chunks.
     all: BytesMut,
 }
 
@@ -238,8 +238,8 @@ impl Pieces {
     }
 }
 
-/// Translates the response to a request for capabilities. The response is finite, so it need not stay a
-/// stream.
+/// Translates the response to a request for the server's capabilities. The response has an end, so it does not have to
+/// stay a stream.
 pub(super) async fn answer(response: Response) -> Response {
     let (mut parts, body) = response.into_parts();
     let Ok(bytes) = axum::body::to_bytes(body, usize::MAX).await else {
@@ -252,7 +252,7 @@ pub(super) async fn answer(response: Response) -> Response {
     let is_stream = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
     let revised = if is_stream { events(&bytes) } else { legacy_tasks::server_out(&bytes) };
     let bytes = revised.map_or(bytes, Bytes::from);
-    // The sender of the body sets the length. Events are sent as a stream.
+    // The length header is set again when the body is sent. Events are sent as a stream.
     parts.headers.remove(header::CONTENT_LENGTH);
     let body = if is_stream {
         Body::from_stream(stream::iter([Ok::<_, Infallible>(bytes)]))
@@ -262,7 +262,7 @@ pub(super) async fn answer(response: Response) -> Response {
     Response::from_parts(parts, body)
 }
 
-/// Translates each event. The SDK writes the data of an event on one line.
+/// Translates each event. The SDK writes the data of each event on one line.
 fn events(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut changed = false;
     let mut revised = Vec::with_capacity(bytes.len());

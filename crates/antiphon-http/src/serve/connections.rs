@@ -1,5 +1,5 @@
-//! Tracks connections, and closes idle ones when the limit is reached. A connection is busy until its response bodies
-//! are sent.
+//! Tracks the connections of a server. If the limit is reached, an idle connection is closed. A connection is idle
+//! when all its response bodies have been sent.
 
 use std::{
     collections::BTreeMap,
@@ -29,16 +29,16 @@ pub(super) struct Connections {
 
 #[derive(Default)]
 struct Seated {
-    /// The connections, oldest first.
+    /// The connections that are not closing, oldest first.
     connections: BTreeMap<u64, Arc<Connection>>,
     next: u64,
-    /// The number of connections, including those that are closing.
+    /// The number of connections, including connections that are closing.
     here: usize,
 }
 
 /// The state of a connection.
 pub(super) struct Connection {
-    /// The number of requests whose response is not sent completely.
+    /// The number of requests whose response has not been sent completely.
     requests: AtomicUsize,
     leave: CancellationToken,
 }
@@ -46,14 +46,14 @@ pub(super) struct Connection {
 /// The ways to close a connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Leave {
-    /// Another connection needs the slot, or the server is shutting down. The connection closes when it has
-    /// no request in flight.
+    /// Another connection needs the slot, or the server is shutting down. The connection closes when no request is in
+    /// flight on it.
     Soon,
     /// The shutdown time is over. The connection closes immediately.
     Now,
 }
 
-/// A connection's slot, until it is dropped.
+/// The slot of a connection. Dropping the guard frees the slot.
 pub(super) struct ConnectionGuard {
     connections: Arc<Connections>,
     connection: Arc<Connection>,
@@ -75,8 +75,9 @@ impl Connections {
         self.seated.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reserves a slot for a new connection. If none is free, closes the oldest connection without a request
-    /// in flight. A connection that has not sent complete headers has no request in flight.
+    /// Reserves a slot for a new connection. If no slot is free, closes the oldest connection without a request in
+    /// flight. A connection that has not sent complete headers counts as a connection without a request in flight.
+    /// Returns `None` if all connections have requests in flight.
     pub(super) fn guard(self: &Arc<Self>) -> Option<ConnectionGuard> {
         let mut seated = self.seated();
         if seated.connections.len() >= self.most {
@@ -96,7 +97,8 @@ impl Connections {
     pub(super) async fn gone(&self) {
         self.closing.cancel();
         loop {
-            // Register before the check, so that a later close is not missed.
+            // The registration happens before the check, so that a connection that closes after the check is not
+            // missed.
             let empty = self.empty.notified();
             if self.seated().here == 0 {
                 return;
@@ -122,7 +124,7 @@ impl Connection {
         self.requests.load(Ordering::Acquire) > 0
     }
 
-    /// Counts a request as in flight, until the returned value is dropped.
+    /// Counts a request as in flight. Dropping the returned value ends the request.
     pub(super) fn busy(self: &Arc<Self>) -> Busy {
         self.requests.fetch_add(1, Ordering::AcqRel);
         Busy(Arc::clone(self))
@@ -134,7 +136,7 @@ impl ConnectionGuard {
         &self.connection
     }
 
-    /// Completes when the connection must close in this way.
+    /// Completes when the connection must close in the way `leave`.
     pub(super) async fn request(&self, leave: Leave) -> Leave {
         match leave {
             Leave::Soon => tokio::select! {
@@ -167,7 +169,7 @@ impl Drop for Busy {
     }
 }
 
-/// A response body that keeps a value until it is sent, and that can end early.
+/// A response body that owns another value until the body is sent. The body can end early.
 pub(crate) struct Held<G> {
     body: Body,
     _kept: G,
@@ -175,7 +177,7 @@ pub(crate) struct Held<G> {
 }
 
 impl<G> Held<G> {
-    /// Creates a body that keeps `kept` until it is sent. It ends after `age`, even if it was not sent
+    /// Creates a body that owns `kept` until the body is sent. The body ends after `age`, even if it was not sent
     /// completely.
     pub(crate) fn new(body: Body, kept: G, age: Option<Duration>) -> Self {
         Self { body, _kept: kept, ends: age.map(|age| Box::pin(tokio::time::sleep(age))) }

@@ -1,4 +1,4 @@
-//! Serves a router over HTTP, with limits against slow and excessive clients.
+//! Serves a router over HTTP. Limits protect the server against slow clients and too many connections.
 
 mod connections;
 mod write_timeout;
@@ -28,7 +28,7 @@ use self::{
     write_timeout::WriteTimeoutIo,
 };
 
-/// The limits of HTTP connections to a server.
+/// The limits of a server's HTTP connections.
 #[derive(Clone, Debug)]
 pub struct ServeConfig {
     header_timeout: Duration,
@@ -51,25 +51,26 @@ impl Default for ServeConfig {
 }
 
 impl ServeConfig {
-    /// Sets how long a client can take to send the headers of a request, and how long a connection can stay
-    /// idle. Default: 75 seconds.
+    /// Sets the maximum time in which a client must send the headers of a request. The same limit applies to the time
+    /// for which a connection can stay idle. Default: 75 seconds.
     ///
-    /// The default is longer than the 60 seconds for which proxies typically keep a connection for reuse.
+    /// The default is longer than 60 seconds, because proxies typically keep an idle connection for 60 seconds.
     #[must_use]
     pub fn with_header_timeout(mut self, header_timeout: Duration) -> Self {
         self.header_timeout = header_timeout;
         self
     }
 
-    /// Sets the maximum length of the headers of a request, in bytes. The server answers longer headers with 431.
-    /// Default: 64 KiB.
+    /// Sets the maximum length of a request's headers, in bytes. If the headers are longer, the server answers with
+    /// status 431. Default: 64 KiB.
     #[must_use]
     pub fn with_max_header_bytes(mut self, max_header_bytes: usize) -> Self {
         self.max_header_bytes = max_header_bytes;
         self
     }
 
-    /// Sets how long a client can stop reading before the server closes the connection. Default: 60 seconds.
+    /// Sets the maximum time for which a client can stop reading the response. After that time, the server closes the
+    /// connection. Default: 60 seconds.
     #[must_use]
     pub fn with_write_timeout(mut self, write_timeout: Duration) -> Self {
         self.write_timeout = write_timeout;
@@ -78,8 +79,9 @@ impl ServeConfig {
 
     /// Sets the maximum number of concurrent connections. The minimum is 1. Default: 4096.
     ///
-    /// If the limit is reached, the server closes the oldest connection that has no request in flight, and accepts the
-    /// new connection. If all connections have requests in flight, the server answers the new connection with 503.
+    /// If the limit is reached, the server closes the oldest connection without a request in flight, and accepts the
+    /// new connection. If all connections have requests in flight, the server answers the new connection with
+    /// status 503.
     #[must_use]
     pub fn with_max_connections(mut self, connections: usize) -> Self {
         self.max_connections = connections.max(1);
@@ -99,15 +101,15 @@ impl ServeConfig {
     }
 }
 
-/// Serves a router over HTTP/1.1 until `shutdown` completes. Then requests in flight can finish within the time of
+/// Serves a router over HTTP/1.1 until `shutdown` completes. Requests in flight can then continue for the duration of
 /// [`ServeConfig::with_drain`].
 ///
 /// Use this function for routers without an MCP endpoint, for example for operator routes or health probes. For a
-/// router with an MCP endpoint, use `Server::serve_router` of `antiphon`, which also shuts down the MCP server
-/// gracefully.
+/// router with an MCP endpoint, use `Server::serve_router` of the crate `antiphon`. That method also shuts down the
+/// MCP server gracefully.
 ///
-/// The function enforces the limits of a [`ServeConfig`]: it disconnects clients that send their headers too slowly,
-/// stop reading, or open too many connections. Handlers can read the client's address with axum's
+/// The function enforces the limits of a [`ServeConfig`]. It disconnects clients that send their headers too slowly,
+/// stop reading, or open too many connections. Handlers can get the client's address from axum's
 /// `ConnectInfo<SocketAddr>`.
 ///
 /// ```no_run
@@ -151,7 +153,7 @@ pub async fn serve(
     }
 }
 
-/// Accepts the next connection. An error does not stop the server from accepting others.
+/// Accepts the next connection. After an error, the server continues to accept connections.
 async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     loop {
@@ -160,7 +162,8 @@ async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
             Err(error) if matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset) => {
             }
             Err(error) => {
-                // Usually the process has too many open files, and some are closed soon.
+                // The usual reason is that the process has too many open files. Some of these files are usually closed
+                // soon.
                 tracing::error!(%error, "a connection could not be accepted");
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
@@ -168,7 +171,7 @@ async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     }
 }
 
-/// Serves one connection until it ends.
+/// Serves one connection until the connection ends.
 async fn attend(
     stream: TcpStream,
     peer: SocketAddr,
@@ -176,7 +179,7 @@ async fn attend(
     config: Arc<ServeConfig>,
     guard: ConnectionGuard,
 ) {
-    // An event stream consists of several small writes. Without this, each of them takes 40 ms.
+    // An event stream consists of several small writes. Without this option, each write takes 40 ms.
     let _ = stream.set_nodelay(true);
     let inner = TowerToHyperService::new(router);
     let open = guard.connection();
@@ -193,8 +196,8 @@ async fn attend(
         .header_read_timeout(config.header_timeout)
         .max_header_size(config.max_header_bytes);
     let mut connection = pin!(builder.serve_connection(io, service).with_upgrades());
-    // `FuturesUnordered` polls only woken futures. The connection is polled often, and checking a token takes
-    // a lock.
+    // The connection is polled often, and checking a cancellation token takes a lock. `FuturesUnordered` polls a token
+    // only if the token was woken.
     let mut requests = FuturesUnordered::from_iter([guard.request(Leave::Soon), guard.request(Leave::Now)]);
     loop {
         tokio::select! {
@@ -221,7 +224,8 @@ async fn turn_away(mut stream: TcpStream) {
     let said = async {
         stream.write_all(FULL).await?;
         stream.shutdown().await?;
-        // The sent data must be read. Otherwise the client receives a reset instead of the response.
+        // The data that the client has sent must be read. Otherwise, the client receives a TCP reset instead of the
+        // response.
         let mut rest = [0; 1024];
         while stream.read(&mut rest).await? > 0 {}
         io::Result::Ok(())

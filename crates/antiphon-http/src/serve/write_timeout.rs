@@ -13,8 +13,8 @@ use tokio::{
     time::Sleep,
 };
 
-/// A stream whose writes fail if the peer has read nothing for too long. Without data to write, there is no
-/// limit.
+/// A stream whose writes fail if the peer does not read any data for too long. The limit applies only while data waits
+/// to be written.
 pub(super) struct WriteTimeoutIo<S> {
     stream: S,
     limit: Duration,
@@ -26,7 +26,7 @@ impl<S> WriteTimeoutIo<S> {
         Self { stream, limit, deadline: None }
     }
 
-    /// Resets the deadline after a successful write, and fails when it has passed.
+    /// Resets the deadline after a successful write. Returns an error if the deadline has passed.
     fn judge<T>(&mut self, cx: &mut Context<'_>, written: Poll<Result<T>>) -> Poll<Result<T>> {
         if written.is_ready() {
             self.deadline = None;

@@ -19,9 +19,9 @@ pub enum Role {
 
 /// One message of a conversation with a model.
 ///
-/// In JSON, `content` is one block or a list of blocks. When a message is read, both forms are accepted. When a message
-/// is written, a single text, image or audio block is written without a list, for clients before MCP 2025-11-25. All
-/// other content is written as a list.
+/// In JSON, `content` is one block or a list of blocks. When a message is read, both forms are accepted. When a
+/// message is written, a single text, image or audio block is written without a list, for clients before MCP
+/// 2025-11-25. Any other content is written as a list.
 ///
 /// ```
 /// # use antiphon_llm::{Block, Message};
@@ -177,7 +177,7 @@ impl Block {
         })
     }
 
-    /// Returns the text, if this is a text block.
+    /// Returns the text, if this block is a text block.
     pub fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text(block) => Some(&block.text),
@@ -185,7 +185,7 @@ impl Block {
         }
     }
 
-    /// Returns the tool call, if this is a `tool_use` block.
+    /// Returns the tool call, if this block is a `tool_use` block.
     pub fn as_tool_use(&self) -> Option<&ToolUseBlock> {
         match self {
             Self::ToolUse(block) => Some(block),
@@ -210,9 +210,9 @@ pub struct TextBlock {
 pub struct MediaBlock {
     /// The bytes of the file, in base64.
     pub data: String,
-    /// The media type, for example `image/png` or `audio/wav`. MCP requires the media type, so it is always written. If
-    /// a received block has no media type, it is detected from the first bytes of the file. If the detection fails, the
-    /// media type is `application/octet-stream`.
+    /// The media type, for example `image/png` or `audio/wav`. MCP requires the media type, so it is always written.
+    /// If a received block has no media type, the media type is detected from the first bytes of the file. If the
+    /// detection fails, the media type is `application/octet-stream`.
     pub mime_type: String,
     /// The `annotations`, the `_meta` and all other fields of the block.
     #[serde(flatten)]
@@ -301,7 +301,7 @@ pub enum Content {
     Audio(MediaBlock),
     /// A link to a resource, with the fields of MCP's `ResourceLink` such as `uri` and `name`.
     ResourceLink(Map<String, Value>),
-    /// An embedded resource, whose field `resource` contains the `uri`, and the `text` or the `blob`.
+    /// An embedded resource. Its field `resource` contains the `uri`, and either the `text` or the `blob`.
     Resource(Map<String, Value>),
 }
 
@@ -311,7 +311,7 @@ impl Content {
         Self::Text(TextBlock { text: text.into(), rest: Map::new() })
     }
 
-    /// Returns the text, if this is text content.
+    /// Returns the text, if this content is text.
     pub fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text(block) => Some(&block.text),
@@ -335,7 +335,8 @@ impl From<String> for Content {
 /// A tool call that a model requests.
 ///
 /// In a `tool_use` block, the arguments have the name `input`. In a `tools/call` request, they have the name
-/// `arguments`. This type uses the name `arguments`, and can be converted from and into a `tool_use` block.
+/// `arguments`. This type uses the name `arguments`. It can be converted from a `tool_use` block and into a `tool_use`
+/// block.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolCall {
     /// The ID of the call. The result of the call contains the same ID.

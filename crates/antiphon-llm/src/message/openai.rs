@@ -1,4 +1,5 @@
-//! Reads histories in the format of OpenAI. They are converted on input, and never stored or sent in this format.
+//! Reads histories in the format of OpenAI. The histories are converted on input, and are never stored or sent in this
+//! format.
 
 use serde_json::{Map, Value};
 
@@ -25,8 +26,8 @@ pub struct OpenAiHistoryError {
 
 impl Conversation {
     /// Reads messages in the format of OpenAI's chat API. The `tool_calls` of the assistant become `tool_use` blocks.
-    /// Messages with the role `tool` become `tool_result` blocks of the user. Consecutive messages with the role `tool`
-    /// become one message.
+    /// Messages with the role `tool` become `tool_result` blocks of the user. Consecutive messages with the role
+    /// `tool` become one message.
     ///
     /// ```
     /// # use antiphon_llm::Conversation;

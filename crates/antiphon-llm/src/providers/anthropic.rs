@@ -60,5 +60,6 @@ impl Anthropic {
 
 super::model!(Anthropic);
 
-/// Anthropic under another name, because rig uses features beyond the public API for the name that it has built in.
+/// The dialect of Anthropic's API under another name. For the built-in name, rig uses features that are not in the
+/// public API.
 const MESSAGES: Dialect = Dialect { name: "anthropic.messages", ..ANTHROPIC };

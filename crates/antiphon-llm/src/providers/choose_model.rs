@@ -8,7 +8,7 @@ pub(super) fn choose(models: &[ModelConfig], preferences: Option<&ModelPreferenc
     let Some(preferences) = preferences else { return 0 };
     let hints = preferences.hints.iter().filter_map(|hint| hint.name.as_deref());
     let named = hints.filter(|hint| !hint.is_empty()).map(|hint| matches(models, hint));
-    // If a hint matches several models, the priorities decide between them.
+    // If a hint matches several models, the priorities select one of these models.
     let candidates = named.into_iter().find(|found| !found.is_empty());
     let candidates = candidates.unwrap_or_else(|| (0..models.len()).collect());
     let dearest = candidates.iter().filter_map(|place| models[*place].price).fold(0.0, f64::max);

@@ -99,8 +99,8 @@ impl ProviderConfig {
 
     /// Sets the first and the longest delay before a retry. Default: 500 ms and 30 seconds.
     ///
-    /// The delay doubles with each retry, and is shortened at random. If a provider asks for a longer delay than the
-    /// longest one, the request fails with an error that contains this delay.
+    /// The delay doubles with each retry, and is shortened by a random part. If a provider asks for a delay that is
+    /// longer than the longest delay, the request fails with an error that contains this delay.
     #[must_use]
     pub fn with_backoff(mut self, first: Duration, longest: Duration) -> Self {
         self.backoff = first;
@@ -122,15 +122,16 @@ impl ProviderConfig {
         self
     }
 
-    /// Allows that this key in the `metadata` of a request is sent to the provider, in the body of the HTTP request.
-    /// Default: no key is sent, because the author of the request can be untrusted.
+    /// Adds a key of a request's `metadata` that is sent to the provider, in the body of the HTTP request. Default: no
+    /// key is sent, because the author of the request can be untrusted.
     #[must_use]
     pub fn with_metadata_key(mut self, key: impl Into<String>) -> Self {
         self.metadata_keys.push(key.into());
         self
     }
 
-    /// Sets the URL of the HTTP proxy, which can contain a password. Environment variables are not read. Default: none.
+    /// Sets the URL of the HTTP proxy, which can contain a password. Environment variables are not read. Default:
+    /// none.
     #[must_use]
     pub fn with_proxy(mut self, url: impl Into<String>) -> Self {
         self.proxy = Some(Key(url.into()));
@@ -165,7 +166,7 @@ impl ProviderConfig {
         }
         match &self.base_url {
             None if needs.base_url => return fail("needs a base URL; set it with `with_base_url`".into()),
-            // The error does not contain the URL, because it can contain a password.
+            // The error does not contain the URL, because the URL can contain a password.
             Some(url) => check_url(url).or_else(|what| fail(format!("has a base URL that {what}")))?,
             None => {}
         }
@@ -213,7 +214,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// The name of a model, and properties that decide whether the model matches the preferences of a request.
+/// The name of a model, and properties that are compared with the preferences of a request.
 ///
 /// A rank is between 0 and 1, and 1 is best. Ranks are compared only between models of the same configuration.
 #[derive(Clone, Debug, PartialEq)]

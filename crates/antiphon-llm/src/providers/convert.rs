@@ -148,8 +148,8 @@ impl Convert<'_> {
         })
     }
 
-    /// Converts a part of a tool's result. A result must reach the model, so a note replaces a part that cannot be
-    /// sent.
+    /// Converts a part of a tool's result. The result of a tool must always reach the model. So if a part cannot be
+    /// sent, a note replaces this part.
     fn part(&self, part: &Content) -> ToolResultContent {
         match part {
             Content::Text(block) => ToolResultContent::text(&block.text),

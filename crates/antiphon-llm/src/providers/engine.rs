@@ -1,4 +1,4 @@
-//! The common part of all providers.
+//! The code that all providers share.
 
 use std::{
     fmt,
@@ -40,7 +40,8 @@ pub(super) struct Engine {
     api: Api,
     config: ProviderConfig,
     models: Vec<(DynModel<Completion>, Facts)>,
-    /// For each model, the certainty that it ignores a forced tool call. From [`IGNORANT`] on, it counts as such.
+    /// For each model, the certainty that the model ignores forced tool calls. If the certainty is at least
+    /// [`IGNORANT`], tools are no longer offered in such requests.
     ignorance: Vec<AtomicU8>,
 }
 
@@ -53,9 +54,9 @@ pub(super) struct Profile {
     pub(super) needs: Needs,
     /// The vendor in rig's catalog.
     pub(super) vendor: Option<&'static str>,
-    /// The image types of its models that read images.
+    /// The image types that the provider's vision models read.
     pub(super) images: &'static [ImageMediaType],
-    /// The audio types of its models.
+    /// The audio types that the provider's models read.
     pub(super) audio: &'static [AudioMediaType],
 }
 
@@ -142,7 +143,7 @@ impl Engine {
         let planned = plan(self.api, name, &facts, &self.config, request)?;
         let mut ignored = None;
         match self.send(model, name, request, planned).await {
-            // The server has reported that its model does not support tools.
+            // The server has reported that the model does not support tools.
             Err(Error::Rejected { message, .. }) if facts.tools && has_no_tools(&message) => {}
             // llama.cpp sends the tools to a model only if the model's template contains them.
             Ok(reply) if held && facts.tools && !called_or_refused(&reply) => ignored = Some(reply),
@@ -158,8 +159,8 @@ impl Engine {
             // If the second request fails, return the first reply.
             (Err(_), Some(reply)) => Ok(reply),
             (done, Some(ignored)) if done.as_ref().is_ok_and(|reply| !reply.tool_calls().is_empty()) => {
-                // A truncated reply could still have called a tool. After two of them, the model counts as one that
-                // ignores tools.
+                // Without the truncation, the model might have called a tool. So only after two truncated replies is
+                // the model treated as a model that ignores tools.
                 let sure =
                     if ignored.stop_reason.as_deref() == Some(stop::MAX_TOKENS) { 1 } else { IGNORANT };
                 ignorance.fetch_add(sure, Ordering::Relaxed);
@@ -204,7 +205,7 @@ impl fmt::Debug for Engine {
     }
 }
 
-/// The certainty from which on no tools are offered to a model.
+/// The certainty at which tools are no longer offered to a model.
 const IGNORANT: u8 = 2;
 
 /// Returns whether a model called a tool or refused to reply.
@@ -212,13 +213,13 @@ fn called_or_refused(reply: &Reply) -> bool {
     !reply.tool_calls().is_empty() || reply.stop_reason.as_deref() == Some(stop::REFUSAL)
 }
 
-/// Returns whether this is Ollama's error for a model without tools.
+/// Returns whether `message` is Ollama's error for a model that does not support tools.
 fn has_no_tools(message: &str) -> bool {
     message.contains("does not support tools")
 }
 
-/// Creates the HTTP client of a provider. It follows no redirects, because another address would receive the key. It
-/// uses the configured proxy, and ignores those of the environment.
+/// Creates the HTTP client of a provider. The client follows no redirects, because another address would receive the
+/// API key. The client uses only the configured proxy, and ignores proxies from the environment.
 fn http(config: &ProviderConfig) -> Result<ReqwestClient> {
     let builder = reqwest::Client::builder()
         .connect_timeout(CONNECT_TIMEOUT)
@@ -249,7 +250,7 @@ fn facts(
     let spec = profile.spec(&configured.name);
     let takes_orders = !model.capabilities().completion.rejects_forced_tool_choice;
     let tools = configured.tools && spec.is_none_or(|spec| spec.tools);
-    // A model that is missing in the catalog counts as one of the newest.
+    // A model that is missing in the catalog is treated like the newest models.
     let native = spec.is_none_or(|spec| spec.structured_output);
     let best = match (native, tools) {
         (true, _) => StructuredOutput::Native,
@@ -266,7 +267,7 @@ fn facts(
     }
 }
 
-/// The image types that nearly all models with vision read.
+/// The image types that nearly all vision models read.
 pub(super) const IMAGES: &[ImageMediaType] =
     &[ImageMediaType::JPEG, ImageMediaType::PNG, ImageMediaType::GIF, ImageMediaType::WEBP];
 

@@ -10,11 +10,11 @@ use crate::error::Error;
 /// The maximum length of a provider's message, in characters.
 const LONGEST: usize = 600;
 
-/// An error, and when to retry.
+/// An error, and the time to wait before a retry.
 #[derive(Debug, PartialEq)]
 pub(super) struct Failure {
     pub(super) error: Error,
-    /// How long the provider asks to wait.
+    /// The time that the provider asks to wait.
     pub(super) retry_after: Option<Duration>,
 }
 
@@ -62,7 +62,7 @@ fn refused(response: &ProviderResponseError, secret: &str) -> Error {
     let status = response.status.map_or(0, |status| status.as_u16());
     match status {
         401 | 403 => Error::Unauthorized { status },
-        // A retry does not help if the account has no credit.
+        // If the account has no credit, a retry would fail too.
         429 if response.machine_code().as_deref() == Some("insufficient_quota") => {
             Error::Rejected { status, message }
         }
@@ -74,7 +74,8 @@ fn refused(response: &ProviderResponseError, secret: &str) -> Error {
     }
 }
 
-/// Returns how long the provider asks to wait. A date is not parsed, so the normal backoff applies.
+/// Returns the time that the provider asks to wait. If the provider sends a date, the date is not parsed, and the
+/// normal backoff applies.
 fn retry_after(response: &ProviderResponseError) -> Option<Duration> {
     let headers = response.headers.as_ref()?;
     let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<f64>().ok();
@@ -82,7 +83,7 @@ fn retry_after(response: &ProviderResponseError) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds).ok()
 }
 
-/// Returns the provider's message from its JSON, cut to `LONGEST` characters.
+/// Returns the message in the JSON of the provider, shortened to `LONGEST` characters.
 fn message(body: &str) -> String {
     let said = serde_json::from_str::<Value>(body).ok().and_then(|body| {
         let places = ["/error/message", "/message", "/error", "/detail", "/0/error/message"];
@@ -96,8 +97,8 @@ fn message(body: &str) -> String {
     }
 }
 
-/// Returns the causes of an error, down to the socket. The top level is omitted, because it names the URL, which
-/// contains the key at some providers.
+/// Returns the causes of an error, down to the socket. The top level is omitted, because its message contains the URL.
+/// For some providers, the URL contains the API key.
 fn chain(error: &rig_core::http_client::Error) -> String {
     use rig_core::http_client::Error as Http;
     let Http::Instance(instance) = error else { return error.to_string() };

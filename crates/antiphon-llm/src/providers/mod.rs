@@ -6,15 +6,16 @@
 //! - **Structured data**: the reply to a request for data is a `tool_use` of [`SCHEMA_TOOL`](crate::SCHEMA_TOOL). The
 //!   provider uses the best method that the model supports, unless you set a [`StructuredOutput`].
 //! - **Preferences**: a request can contain hints, which are parts of model names. The provider selects a configured
-//!   model that matches a hint. If the hints do not select one model, the provider compares the priorities of the
-//!   request with the prices and ranks in [`ModelConfig`]. The first model is the default.
+//!   model that matches a hint. If the hints do not select exactly one model, the provider compares the priorities of
+//!   the request with the prices and ranks in [`ModelConfig`]. If nothing else selects a model, the provider uses the
+//!   first model.
 //! - **Unsupported content** results in an error that names this content. Some fields are not sent to the provider, as
 //!   MCP allows: `metadata`, `includeContext`, and `temperature` if the model rejects it. The reply lists these fields
 //!   under [`NOTES_META`].
 //! - **Temporary errors** are retried. The delay doubles each time, unless the provider asks for another delay. One
 //!   timeout applies to all attempts together.
-//! - **The API key** never appears in logs or errors. Providers do not read environment variables, neither for API keys
-//!   nor for HTTP proxies.
+//! - **The API key** never appears in logs or errors. Providers do not read environment variables, neither for API
+//!   keys nor for HTTP proxies.
 //!
 //! Providers need a Tokio runtime with time and I/O enabled.
 

@@ -18,11 +18,12 @@ use crate::error::Result;
 /// ```
 ///
 /// The default base URL is `http://localhost:11434`. Requests for structured data send the schema in the field
-/// `format`. With [`StructuredOutput::JsonMode`](super::StructuredOutput::JsonMode), `format` is `json`, and the schema
-/// is in the prompt.
+/// `format`. With [`StructuredOutput::JsonMode`](super::StructuredOutput::JsonMode), `format` is `json`, and the
+/// schema is in the prompt.
 ///
 /// Ollama has no field for the tool choice. For `toolChoice: none`, the request contains no tools. For `toolChoice:
-/// required`, the field `format` allows only a tool call. For a model without tools, the prompt describes the tools.
+/// required`, the schema in the field `format` allows only a tool call. For a model without tools, the prompt
+/// describes the tools.
 pub struct Ollama(Engine);
 
 impl Ollama {

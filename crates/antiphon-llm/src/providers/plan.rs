@@ -1,4 +1,4 @@
-//! Plans the provider's request, and how to read its reply.
+//! Plans the request to a provider, and the way in which the provider's reply is read.
 
 use rig_core::{catalog::Sampling, completion::CompletionRequest, message::ToolChoice as RigChoice};
 use serde_json::{Map, Value, json};
@@ -24,7 +24,7 @@ pub(super) enum Api {
     Anthropic,
     Gemini,
     Ollama,
-    /// An API that only rig implements.
+    /// An API for which this crate only uses rig.
     Other,
 }
 
@@ -33,14 +33,14 @@ pub(super) enum Api {
 pub(super) struct Facts {
     pub(super) media: Media,
     pub(super) structured_output: StructuredOutput,
-    /// Whether a tool call can be forced.
+    /// Whether the model can be forced to call a tool.
     pub(super) takes_orders: bool,
     pub(super) tools: bool,
     pub(super) sampling: Option<Sampling>,
     pub(super) max_output_tokens: Option<u32>,
 }
 
-/// The provider's request, and how to read its reply.
+/// The request to a provider, and the way in which the provider's reply is read.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) request: CompletionRequest,
@@ -75,7 +75,7 @@ impl Planner<'_> {
         match request.schema() {
             Some(schema) if request.tools.len() == 1 && !none => self.data(request, schema),
             _ if request.tools.is_empty() => self.send(request, json!({}), None, false),
-            // Ollama has no field for `none`, so the tools are not sent.
+            // Ollama has no field for `toolChoice: none`, so the tools are not sent.
             _ if none && self.api == Api::Ollama => self.send(&told(request), json!({}), None, false),
             _ if !self.facts.tools => {
                 let body = if request.must_call() { self.held(request) } else { json!({}) };
@@ -149,7 +149,7 @@ impl Planner<'_> {
             return json!({});
         }
         let mut schema = schema::local::calls(&request.tools);
-        // Allow one call only, because a small model writes calls until the reply is cut off.
+        // Allow only one call, because a small model writes calls until the reply is truncated.
         schema["properties"]["tool_calls"]["maxItems"] = 1.into();
         let format = json!({"name": "reply", "strict": true, "schema": schema});
         json!({"response_format": {"type": "json_schema", "json_schema": format}})
@@ -166,7 +166,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Plans a forced call of the tool for structured data.
+    /// Plans a request that forces a call of the tool for structured data.
     fn forced(self, request: &Request) -> Result<Plan> {
         if !self.facts.takes_orders {
             let mut request = request.clone();
@@ -186,7 +186,7 @@ impl Planner<'_> {
             None => None,
             Some(ToolChoice::Auto) => Some(RigChoice::Auto),
             Some(ToolChoice::None) => Some(RigChoice::None),
-            // Ollama cannot force a tool call, so `format` allows only a call.
+            // Ollama cannot force a tool call, so the schema in `format` allows only a call.
             Some(ToolChoice::Required) if self.api == Api::Ollama => {
                 let format = schema::local::calls(&request.tools);
                 let spoken = plain::without_tools(request);
@@ -264,7 +264,7 @@ impl Planner<'_> {
         bounds.into_iter().flatten().fold(request.max_tokens, u32::min)
     }
 
-    /// Returns the temperature, or adds a note if the model rejects it. The newest models reject it.
+    /// Returns the temperature. If the model rejects a temperature, as the newest models do, adds a note instead.
     fn temperature(&mut self, request: &Request) -> Option<f64> {
         let temperature = request.temperature?;
         let why = match self.facts.sampling {
@@ -292,7 +292,7 @@ impl Planner<'_> {
     }
 }
 
-/// Removes the tools of `request`, and describes earlier calls and results in words.
+/// Removes the tools of `request`, and converts earlier calls and results to text.
 fn told(request: &Request) -> Request {
     let mut bare = request.clone();
     bare.tools.clear();

@@ -27,7 +27,7 @@ pub(super) fn reply(response: &CompletionResponse, model: &str) -> Reply {
         match part {
             AssistantContent::Text(text) if !text.text.is_empty() => content.push(Block::text(&text.text)),
             AssistantContent::ToolCall(call) => {
-                // Incomplete arguments are not repaired. They become text.
+                // Incomplete arguments of a call are not repaired. They become a text block.
                 if let Some(written) = &call.function.invalid_arguments {
                     cut = true;
                     content.push(Block::text(written));
@@ -113,7 +113,8 @@ fn refusal(response: &CompletionResponse) -> Option<String> {
     }
 }
 
-/// Returns whether a stop sequence ended the reply. Anthropic and vLLM report it, the other APIs do not.
+/// Returns whether a stop sequence ended the reply. Anthropic and vLLM report the stop sequence. The other APIs do
+/// not.
 fn at_stop_sequence(raw: &Value) -> bool {
     raw["stop_reason"] == "stop_sequence"
         || raw.pointer("/choices/0/stop_reason").is_some_and(Value::is_string)

@@ -43,7 +43,8 @@ where
     }
 }
 
-/// Returns the wait after `tries` retries. The provider can ask for a wait. Returns `None` if that is too long.
+/// Returns the time to wait after `tries` retries. `asked` is the time that the provider asks to wait. Returns `None`
+/// if this time is too long.
 fn wait(config: &ProviderConfig, tries: u32, asked: Option<Duration>, random: f64) -> Option<Duration> {
     let longest = config.max_backoff.min(FOREVER);
     match asked {

@@ -10,8 +10,8 @@ use super::{config::ProviderConfig, engine::Engine};
 /// let model = Rig::new(groq::new("key").chat("llama-3.3-70b"));
 /// ```
 ///
-/// rig decides how to send a request to the provider. For example, if a model does not support images, rig sends a note
-/// in the prompt instead of the image.
+/// rig decides how to send a request to the provider. For example, if a model does not support images, rig sends a
+/// note in the prompt instead of the image.
 pub struct Rig(Engine);
 
 impl Rig {

@@ -76,7 +76,7 @@ impl Content {
         })
     }
 
-    /// Creates the content of a set of which only the URL is known.
+    /// Creates the content of a set for which only the URL is known.
     pub(super) fn at(url: &str) -> Self {
         Self {
             sample: Vec::new(),
@@ -119,7 +119,8 @@ fn member<'a>(object: &'a Map<String, Value>, names: &[&str]) -> Option<&'a Valu
     names.iter().find_map(|name| object.get(*name)).filter(|value| !value.is_null())
 }
 
-/// Parses an optional time. A time that cannot be parsed is an error. Otherwise the set would seem to never expire.
+/// Parses an optional time. Returns an error if the time cannot be parsed. Without this error, the set would seem to
+/// never expire.
 fn moment(metadata: &Map<String, Value>, names: &[&str]) -> Result<Option<DateTime<Utc>>, String> {
     let Some(value) = member(metadata, names) else { return Ok(None) };
     let text = value.as_str().and_then(|text| DateTime::parse_from_rfc3339(text).ok());

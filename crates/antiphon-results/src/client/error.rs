@@ -85,12 +85,12 @@ impl DualResponseClientError {
         self.fetch_error().and_then(|error| error.status)
     }
 
-    /// Creates the error for an unexpected answer.
+    /// Creates the error for an unexpected response.
     pub(super) fn answer(status: u16, message: impl Into<String>) -> Self {
         Self::Fetch(FetchError { status: Some(status), ..FetchError::new(message) })
     }
 
-    /// Creates the error for an answer that was interrupted, or did not arrive.
+    /// Creates the error for a response that was interrupted or did not arrive.
     pub(super) fn broken(message: &str, source: BoxError) -> Self {
         Self::Fetch(FetchError { source: Some(source), ..FetchError::new(message) })
     }

@@ -17,10 +17,10 @@ use super::{
 };
 use crate::error::BoxError;
 
-/// Maximum bytes of an error answer that are read.
+/// Maximum number of bytes that are read from an error response.
 const MAX_ERROR: usize = 16 << 10;
 
-/// The wait before a retry, if the server does not specify one.
+/// The wait before a retry, if the server does not specify a wait.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Maximum wait before a retry.
@@ -30,12 +30,12 @@ pub(super) const JSON: &str = "application/json";
 pub(super) const NDJSON: &str = "application/x-ndjson, application/json;q=0.9";
 
 impl Inner {
-    /// Sends a request, and reads its whole answer within the timeout.
+    /// Sends a request, and reads the whole response within the timeout.
     pub(super) async fn ask(&self, method: Method, body: Bytes) -> Result<Bytes> {
         self.ask_at(self.target()?, method, body).await
     }
 
-    /// Sends a request to an admitted URL, and reads its whole answer within the timeout.
+    /// Sends a request to an admitted URL, and reads the whole response within the timeout.
     pub(super) async fn ask_at(&self, target: &Target, method: Method, body: Bytes) -> Result<Bytes> {
         let mut patience = self.patience();
         loop {
@@ -59,7 +59,7 @@ impl Inner {
         }
     }
 
-    /// Reads the body of an answer that is JSON.
+    /// Reads the body of a JSON response.
     pub(super) async fn page(&self, answer: FetchResponse) -> Result<Bytes> {
         let kind = content_type(&answer);
         if !(kind.is_empty() || kind == JSON || kind.ends_with("+json")) {
@@ -69,7 +69,7 @@ impl Inner {
         whole(answer, self.setup.max_body).await
     }
 
-    /// Sends a request, and returns when the headers of a successful answer arrive.
+    /// Sends a request, and returns when the headers of a successful response arrive.
     pub(super) async fn send(
         &self,
         method: Method,
@@ -79,7 +79,7 @@ impl Inner {
         self.send_to(self.target()?, method, accept, body).await
     }
 
-    /// Sends a request to an admitted URL, and returns when the headers of a successful answer arrive.
+    /// Sends a request to an admitted URL, and returns when the headers of a successful response arrive.
     pub(super) async fn send_to(
         &self,
         target: &Target,
@@ -98,13 +98,14 @@ impl Inner {
         uncompressed(self.accepted(target, answer).await?)
     }
 
-    /// Sends a request, and returns any answer.
+    /// Sends a request, and returns the response, successful or not.
     pub(super) async fn exchange(&self, request: FetchRequest) -> Result<FetchResponse> {
         let answer = self.setup.fetch.fetch(request).await;
         answer.map_err(|error| failed("the request failed", error))
     }
 
-    /// Returns the answer if it is a success. A 202 with `Retry-After` means that the data is not ready.
+    /// Returns the response if its status is a success. A response with status 202 and `Retry-After` means that the
+    /// data is not ready.
     pub(super) async fn accepted(&self, target: &Target, answer: FetchResponse) -> Result<FetchResponse> {
         let early = answer.status == StatusCode::ACCEPTED && answer.headers.contains_key(header::RETRY_AFTER);
         if answer.status.is_success() && !early {
@@ -113,13 +114,13 @@ impl Inner {
         Err(self.refusal(target, answer).await)
     }
 
-    /// Applies the timeout.
+    /// Applies the timeout of the client to `work`.
     pub(super) async fn within<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
         let limit = self.setup.timeout;
         tokio::time::timeout(limit, work).await.unwrap_or(Err(DualResponseClientError::Timeout { limit }))
     }
 
-    /// Returns the error for an answer that is not a success.
+    /// Returns the error for a response whose status is not a success.
     async fn refusal(&self, target: &Target, answer: FetchResponse) -> DualResponseClientError {
         let status = answer.status;
         let header = |name| answer.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
@@ -167,7 +168,7 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    /// Waits, if the error is that the data is not ready and there is time left. Otherwise returns the error.
+    /// Waits if the data is not ready and time is left. Returns all other errors.
     pub(super) async fn bear(&mut self, error: DualResponseClientError) -> Result<()> {
         let DualResponseClientError::NotReady(said) = &error else { return Err(error) };
         let wait = said.retry_after.unwrap_or(RETRY_AFTER).clamp(RETRY_AFTER / 10, LATE);
@@ -191,7 +192,7 @@ impl Drop for Patience {
     }
 }
 
-/// Rejects a compressed answer. The client does not request compression.
+/// Rejects a compressed response. The client does not request compression.
 pub(super) fn uncompressed(answer: FetchResponse) -> Result<FetchResponse> {
     let coding = answer.headers.get(header::CONTENT_ENCODING);
     if coding.is_some_and(|coding| coding != "identity") {
@@ -201,7 +202,7 @@ pub(super) fn uncompressed(answer: FetchResponse) -> Result<FetchResponse> {
     Ok(answer)
 }
 
-/// The error body of a server, as far as it is present.
+/// The error body of a response. All members are optional.
 #[derive(Default, Deserialize)]
 struct Said {
     message: Option<String>,
@@ -210,18 +211,18 @@ struct Said {
     rule: Option<String>,
 }
 
-/// Returns the media type of an answer without its parameters, or an empty text.
+/// Returns the media type of a response without its parameters, or an empty text.
 pub(super) fn content_type(answer: &FetchResponse) -> String {
     let value = answer.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
     value.split(';').next().unwrap_or("").trim().to_ascii_lowercase()
 }
 
-/// Returns the announced length of an answer.
+/// Returns the length of a response according to its headers.
 pub(super) fn length(answer: &FetchResponse) -> Option<u64> {
     answer.headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// Reads a body up to `limit`, and checks that it has the announced length.
+/// Reads a body up to `limit`, and checks that the body has the announced length.
 async fn whole(mut answer: FetchResponse, limit: usize) -> Result<Bytes> {
     let large = || {
         DualResponseClientError::TooLarge(format!("the response is larger than the limit of {limit} bytes"))
@@ -245,7 +246,7 @@ async fn whole(mut answer: FetchResponse, limit: usize) -> Result<Bytes> {
 /// Checks that the announced number of bytes arrived.
 pub(super) fn complete(status: StatusCode, announced: Option<u64>, came: u64) -> Result<()> {
     match announced {
-        // An answer without content can announce the length that it would have.
+        // A response without content can announce the length that the content would have.
         Some(announced) if announced != came && status != StatusCode::NO_CONTENT => {
             let message = format!("the response ended after {came} of {announced} bytes");
             Err(DualResponseClientError::answer(status.as_u16(), message))
@@ -270,8 +271,8 @@ pub(super) fn failed(message: &str, error: BoxError) -> DualResponseClientError 
     DualResponseClientError::broken(message, error)
 }
 
-/// Returns the cursor of the next page from `Link: <…?cursor=…>; rel="next"`. The client uses only the cursor, and does
-/// not follow the URL.
+/// Returns the cursor of the next page from `Link: <…?cursor=…>; rel="next"`. The client uses only the cursor, and
+/// does not follow the URL.
 pub(super) fn cursor(answer: &FetchResponse) -> Option<String> {
     let links = answer.headers.get_all(header::LINK).iter().filter_map(|value| value.to_str().ok());
     let next = links.flat_map(|links| links.split(',')).find(|link| link.contains("rel=\"next\""))?;

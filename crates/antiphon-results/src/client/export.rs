@@ -85,8 +85,8 @@ impl ExportOptions {
         self
     }
 
-    /// Starts a resumed download at byte 0 again if the file on the server has changed. [`Download::start`] is then
-    /// 0. Default: the export returns an error.
+    /// Starts a resumed download at the first byte again if the file on the server has changed. In this case,
+    /// [`Download::start`] returns 0. Default: the export returns an error if the file has changed.
     pub fn or_restart(mut self) -> Self {
         self.restart = true;
         self
@@ -99,8 +99,8 @@ impl Default for ExportOptions {
     }
 }
 
-/// The bytes of an exported file, as a stream. The stream ends after an error. If the stream ends without an error, the
-/// file is complete.
+/// The bytes of an exported file, as a stream. The stream ends after an error. If the stream ends without an error,
+/// the file is complete.
 ///
 /// If the connection breaks, the client connects again and continues at the same position.
 #[must_use = "a download does nothing unless it is polled"]
@@ -128,8 +128,8 @@ impl Download {
         self.tag.as_deref()
     }
 
-    /// Returns `row_limit` or `byte_limit` if a limit cut off the last rows of the result set. Returns `None` if all
-    /// rows are included.
+    /// Returns `row_limit` or `byte_limit` if the last rows of the result set were omitted because of this limit.
+    /// Returns `None` if all rows are included.
     pub fn truncated(&self) -> Option<&str> {
         self.truncated.as_deref()
     }
@@ -184,7 +184,7 @@ impl ParsedDualResponse {
             }
             connected => connected?,
         };
-        // Only the first answer can restart the download, because later the caller already has bytes.
+        // Only the first response can restart the download, because later the caller already has bytes.
         flow.restart = false;
         let (total, start, tag) = (flow.total, flow.at, flow.tag.clone());
         let body =
@@ -228,16 +228,17 @@ fn write_query(target: &mut Target, format: ExportFormat, options: &ExportOption
 struct Flow {
     inner: Arc<Inner>,
     target: Target,
-    /// Number of bytes that the caller has, including those from before a resume.
+    /// Number of bytes that the caller has, including bytes from before a resume.
     at: u64,
     tag: Option<String>,
     total: Option<u64>,
     body: Option<(FetchBody, bool)>,
-    /// Number of bytes at the start of the body that the caller already has, if the server sends the whole again.
+    /// Number of bytes at the start of the body that the caller already has. It is not 0 if the server sends the whole
+    /// file again.
     skip: u64,
     /// Number of consecutive connection failures.
     broken: u32,
-    /// Whether to start again if the bytes have changed.
+    /// Whether to start the download again if the file has changed.
     restart: bool,
 }
 
@@ -287,10 +288,10 @@ impl Flow {
         }
     }
 
-    /// Waits before the next attempt. Returns the error if there must not be one.
+    /// Waits before the next attempt. Returns the error if no further attempt is allowed.
     async fn pause(&mut self, error: DualResponseClientError) -> Result<()> {
         self.broken += 1;
-        // Without a validator, it is unknown whether the next bytes continue the previous ones.
+        // Without a validator, it is unknown whether the next bytes continue the previous bytes.
         if self.broken >= TRIES || (self.tag.is_none() && self.at > 0) {
             return Err(error);
         }
@@ -317,13 +318,13 @@ impl Flow {
         };
         let truncated = text("antiphon-truncated");
         let tag = text("etag").filter(|tag| !tag.starts_with("W/"));
-        // A 416 answer can omit the validator, because the total length is sufficient.
+        // A response with status 416 can omit the validator, because the total length is sufficient.
         let ended = answer.status == StatusCode::RANGE_NOT_SATISFIABLE;
         if self.at > 0 && tag != self.tag && !(ended && tag.is_none()) {
             if !self.restart || answer.status != StatusCode::OK {
                 return Err(DualResponseClientError::Changed);
             }
-            // The answer contains all of the new bytes.
+            // The response contains the whole new file.
             self.at = 0;
         }
         match answer.status {
@@ -341,7 +342,8 @@ impl Flow {
             StatusCode::RANGE_NOT_SATISFIABLE => {
                 let total: Option<u64> =
                     text("content-range").and_then(|range| range.strip_prefix("bytes */")?.parse().ok());
-                // With the same validator there are no further bytes, even if the server does not report the total.
+                // If the validator is the same, the download is complete, even if the server does not report the total
+                // length.
                 if total.map_or(tag.is_none(), |total| total != self.at) {
                     return Err(DualResponseClientError::Changed);
                 }
@@ -374,7 +376,7 @@ impl Flow {
 }
 
 impl Inner {
-    /// Requests bytes. If the signed URL of the storage expired meanwhile, requests a new one, once.
+    /// Requests bytes. If the signed URL of the storage expired meanwhile, requests a new URL once.
     async fn begin(&self, target: &Target, range: HeaderMap) -> Result<FetchResponse> {
         let (mut answer, redirected) = self.follow(target, range.clone()).await?;
         if redirected && answer.status == StatusCode::FORBIDDEN {
@@ -389,7 +391,7 @@ impl Inner {
         uncompressed(self.accepted(target, answer).await?)
     }
 
-    /// Sends the request, and follows one redirect to an allowed origin. Returns whether there was one.
+    /// Sends the request, and follows one redirect to an allowed origin. Returns whether a redirect was followed.
     async fn follow(&self, target: &Target, range: HeaderMap) -> Result<(FetchResponse, bool)> {
         let mut request = FetchRequest::new(Method::GET, target.url.clone(), target.reach);
         request.headers = self.setup.headers(&target.url);
@@ -403,7 +405,7 @@ impl Inner {
             let refused =
                 |reason| DualResponseClientError::RedirectRefused { origin: origin.clone(), reason };
             let storage = self.setup.policy.admit_redirect(url).map_err(refused)?;
-            // The URL is the credential there, so the headers of the application are not sent.
+            // At the redirect target, the URL is the credential, so the headers of the application are not sent.
             let mut request = FetchRequest::new(Method::GET, storage.url, storage.reach);
             request.headers = range;
             return match self.exchange(request).await {
@@ -422,7 +424,7 @@ fn content_range(text: &str) -> Option<(u64, Option<u64>)> {
     Some((start.parse().ok()?, total.parse().ok()))
 }
 
-/// Returns whether a retry can succeed: there was no answer, or its status is temporary.
+/// Returns whether a retry can succeed, because no response arrived or its status is temporary.
 fn passes(error: &DualResponseClientError) -> bool {
     match error {
         DualResponseClientError::Timeout { .. } => true,

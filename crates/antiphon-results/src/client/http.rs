@@ -34,8 +34,8 @@ pub struct HttpFetch {
     clients: Arc<Mutex<HashMap<Line, Client>>>,
 }
 
-/// The key for requests that can share connections. Each address scope has its own connections, because a connection
-/// from a wide scope must not serve a narrow one.
+/// The address scope of a request, and whether it uses `https`. Requests with equal values share connections. A
+/// connection that was opened with a wide scope must not be used for a request with a narrow scope.
 type Line = (AddressScope, bool);
 
 impl HttpFetch {
@@ -64,8 +64,8 @@ impl HttpFetch {
         Ok(self)
     }
 
-    /// Returns the client for this kind of requests. It is created at the first request, because reading the system's
-    /// certificates takes time, and plain HTTP does not need them.
+    /// Returns the client for requests with these properties. The first request creates the client, because reading
+    /// the system's certificates takes time, and plain HTTP needs no certificates.
     fn client(&self, line: Line) -> Result<Client, BoxError> {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(client) = clients.get(&line) {

@@ -1,4 +1,4 @@
-//! Rows from a body of JSON lines, while it arrives.
+//! Reads rows from a body of JSON lines while the body arrives.
 
 use std::{io::BufRead, mem, str};
 
@@ -17,8 +17,8 @@ use crate::{error::BoxError, rows::Rows};
 /// Maximum length of a line in bytes.
 const MAX_LINE: usize = 16 << 20;
 
-/// A reader that splits a body into rows without parsing them. Rows are taken directly from the received piece. Only a
-/// row that spans two pieces is joined first.
+/// A reader that splits a body into rows without parsing the rows. Rows are taken directly from the received piece.
+/// Only a row that spans two pieces is joined first.
 pub(super) struct Lines {
     body: FetchBody,
     status: StatusCode,
@@ -48,8 +48,8 @@ impl Lines {
         })
     }
 
-    /// Returns up to `size` rows. There are fewer at the end, or if they reach the maximum size of a page. Reads no
-    /// further than necessary.
+    /// Returns up to `size` rows. Returns fewer rows at the end, or if the rows reach the maximum size of a page.
+    /// Reads no more of the body than necessary.
     pub(super) async fn batch(&mut self, inner: &Inner, size: usize) -> Result<Rows> {
         let mut rows = Rows::new();
         loop {
@@ -68,7 +68,7 @@ impl Lines {
         }
     }
 
-    /// Reads rows from the received bytes, until there are no more or `size` is reached.
+    /// Reads rows from the received bytes, until no complete row is left or `size` is reached.
     fn cut(&mut self, rows: &mut Rows, size: usize, bytes: usize) -> Result<()> {
         while rows.len() < size && rows.bytes() < bytes && !self.piece.is_empty() {
             let mut rest = &self.piece[..];

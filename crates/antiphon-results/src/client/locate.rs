@@ -11,16 +11,17 @@ use super::{
 /// Maximum length of an ID in a URL.
 const MAX_ID: usize = 256;
 
-/// The reason why there is no URL.
+/// The reason why a response has no usable URL.
 #[derive(Clone, Debug)]
 pub(super) enum Unreachable {
-    /// There is a URL, but it is not allowed.
+    /// The response has a URL, but requests to this URL are not allowed.
     Refused(String),
     /// The location of the set is unknown.
     Unknown,
 }
 
-/// Returns the URL of the rows. The application's base URL comes first, then the response, then the fallback.
+/// Returns the URL of the rows. The application's base URL has priority, then the URL in the response, then the
+/// fallback base URL.
 pub(super) fn locate(setup: &Setup, content: &Content) -> Result<Target, Unreachable> {
     let policy = &setup.policy;
     if let Some(base) = &setup.base {

@@ -23,9 +23,9 @@
 //! # Security
 //!
 //! A dual response contains a URL that its server chose. With such a URL, a malicious server could make the client
-//! send requests to your internal network, or send your credentials to another server. The client therefore sends
-//! requests only to origins that the application allows. [`DualResponseClientOptions`] describes how to allow an
-//! origin. The client limits the time, bytes, lines and rows of every response.
+//! send requests to your internal network, or send your credentials to another server. So the client sends requests
+//! only to origins that the application allows. [`DualResponseClientOptions`] describes how to allow an origin. The
+//! client limits the time, bytes, lines and rows of every response.
 
 mod all;
 mod content;
@@ -112,7 +112,7 @@ impl DualResponseClient {
         Ok(parsed)
     }
 
-    /// Parses the `structuredContent` of a tool result. Returns `None` if it is not a dual response.
+    /// Parses the `structuredContent` of a tool result. Returns `None` if the content is not a dual response.
     pub fn parse_structured(&self, structured_content: &Value) -> Option<ParsedDualResponse> {
         let content = Content::of_structured(structured_content).ok()?;
         Some(ParsedDualResponse::new(Arc::clone(&self.setup), content))

@@ -6,7 +6,7 @@ use url::Url;
 
 use super::{fetch::Fetch, guard::Resolve, http::HttpFetch};
 
-/// The default timeout of an answer.
+/// The default timeout of a response.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
 /// The default maximum wait for data that is not ready.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2 * 60);
@@ -41,10 +41,10 @@ pub(super) type HeaderProvider = Arc<dyn Fn(&Url) -> HeaderMap + Send + Sync>;
 /// # }
 /// ```
 ///
-/// The client does not follow redirects, with one exception. The server can redirect an export to a file at one of
-/// these origins, or after [`allow_public_redirects`](Self::allow_public_redirects) at any public `https` URL. The
-/// redirected request does not contain the headers that the application set. The client does not use proxies from the
-/// environment.
+/// The client does not follow redirects, with one exception: the server can redirect an export to one of these
+/// origins. After [`allow_public_redirects`](Self::allow_public_redirects), the server can redirect an export to any
+/// public `https` URL. The redirected request does not contain the headers that the application set. The client does
+/// not use proxies from the environment.
 #[derive(Clone, Default)]
 #[must_use]
 pub struct DualResponseClientOptions {
@@ -97,7 +97,7 @@ impl DualResponseClientOptions {
         self
     }
 
-    /// Allows requests to all ports of this machine, also with `http`. Use this for development.
+    /// Allows requests to all ports of this machine, with `https` and with `http`. Use this for development.
     pub fn allow_loopback(mut self) -> Self {
         self.loopback = true;
         self
@@ -113,16 +113,16 @@ impl DualResponseClientOptions {
     /// Adds a header to every request.
     ///
     /// The client sends headers to one origin only. The first of these options that is set determines this origin: the
-    /// base URL, the MCP endpoint, the fallback base URL, or the only allowed origin. Requests to other allowed origins
-    /// do not contain these headers.
+    /// base URL, the MCP endpoint, the fallback base URL, or the only allowed origin. Requests to other allowed
+    /// origins do not contain these headers.
     pub fn with_header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.push((name.into(), value.into()));
         self
     }
 
-    /// Sets a function that returns headers for each request, for example renewed tokens. The client sends them to the
-    /// same origin as the headers of [`with_header`](Self::with_header). The returned headers replace headers of
-    /// `with_header` with the same name. Default: none.
+    /// Sets a function that returns headers for each request, for example renewed tokens. The client sends the
+    /// returned headers to the same origin as the headers of [`with_header`](Self::with_header). The returned headers
+    /// replace headers of `with_header` with the same name. Default: none.
     pub fn with_header_provider(
         mut self,
         provider: impl Fn(&Url) -> HeaderMap + Send + Sync + 'static,
@@ -131,8 +131,8 @@ impl DualResponseClientOptions {
         self
     }
 
-    /// Returns whether headers are set without a base URL. The client then sends these headers to the endpoint for
-    /// which it is created.
+    /// Returns whether headers are set without a base URL. In this case, the client sends the headers to the endpoint
+    /// for which the client is created.
     pub fn has_headers_for_any_endpoint(&self) -> bool {
         (!self.headers.is_empty() || self.provider.is_some()) && self.base_url.is_none()
     }

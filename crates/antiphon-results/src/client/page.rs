@@ -20,7 +20,7 @@ pub struct FetchOptions {
     pub(super) offset: u64,
     pub(super) limit: u64,
     pub(super) sort: Option<Sort>,
-    /// Cursor of the previous page, if its server returned one.
+    /// Cursor of the previous page, if the server returned a cursor.
     pub(super) cursor: Option<String>,
 }
 
@@ -114,7 +114,8 @@ impl ParsedDualResponse {
 }
 
 impl Inner {
-    /// Parses a page, either flat as in the specification, or with its numbers in `pagination`.
+    /// Parses a page. The numbers of the page are next to the rows, as in the specification, or in the member
+    /// `pagination`.
     pub(super) fn read_page<T: DeserializeOwned>(
         &self,
         body: &[u8],
@@ -146,8 +147,8 @@ impl Inner {
 }
 
 impl<T> FetchResult<T> {
-    /// Returns the position of the next page, when all pages are fetched. Pages that overlap, skip rows or never end
-    /// are an error, because the rows themselves do not show it.
+    /// Returns the position of the next page, for callers that fetch all pages. Returns an error if pages overlap,
+    /// skip rows or never end, because the rows alone do not reveal such a fault.
     pub(super) fn follow(&self, asked: u64) -> Result<Option<u64>> {
         if self.offset != asked {
             let begins = self.offset;
@@ -181,7 +182,7 @@ fn contradiction(message: String) -> DualResponseClientError {
     DualResponseClientError::Fetch(FetchError::new(message))
 }
 
-/// Returns the body of a request for rows: for `limit` rows, or for all that the server returns at once.
+/// Returns the body of a request for rows: for `limit` rows, or for all rows that the server returns at once.
 pub(super) fn asked(options: &FetchOptions, all: bool) -> Result<Bytes> {
     let FetchOptions { offset, limit, sort, cursor } = options;
     let (limit, sort, cursor) = ((!all).then_some(*limit), sort.as_ref(), cursor.as_deref());

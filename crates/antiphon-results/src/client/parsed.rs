@@ -38,7 +38,7 @@ pub(super) struct Inner {
     pub(super) setup: Arc<Setup>,
     pub(super) content: Content,
     target: Result<Target, Unreachable>,
-    /// Expiry time, as far as it is known.
+    /// Expiry time, if it is known.
     expires_at: Mutex<Option<DateTime<Utc>>>,
 }
 
@@ -64,8 +64,8 @@ impl ParsedDualResponse {
         self.inner.content.name.as_deref()
     }
 
-    /// Returns the URI of the result set, such as `resource://abc123`. Returns an empty text if the response has only a
-    /// URL.
+    /// Returns the URI of the result set, such as `resource://abc123`. Returns an empty text if the response has only
+    /// a URL.
     pub fn resource_uri(&self) -> &str {
         self.inner.content.uri.as_deref().unwrap_or_default()
     }
@@ -84,13 +84,13 @@ impl ParsedDualResponse {
         &self.inner.content.columns
     }
 
-    /// Returns the expiry time as last reported by the server, or `None` if the set is pinned. `pin`, `unpin`, `extend`
-    /// and `metadata` update this time.
+    /// Returns the expiry time as last reported by the server, or `None` if the set is pinned. `pin`, `unpin`,
+    /// `extend` and `metadata` update this time.
     pub fn expires_at(&self) -> Option<DateTime<Utc>> {
         self.inner.expires_at()
     }
 
-    /// Returns the time at which the query ran, if the response contains it.
+    /// Returns the time at which the query ran, if the response contains this time.
     pub fn executed_at(&self) -> Option<DateTime<Utc>> {
         self.inner.content.executed_at
     }
@@ -142,7 +142,7 @@ impl ParsedDualResponse {
         Ok(self.inner.live(body(&json!({"expires_in": life.as_secs()}))).await?.expires_at)
     }
 
-    /// Deletes the set, and returns whether it existed.
+    /// Deletes the set, and returns whether the set existed.
     ///
     /// # Errors
     ///
@@ -194,14 +194,14 @@ pub(super) fn body(value: &Value) -> Bytes {
     value.to_string().into()
 }
 
-/// Parses an answer that is JSON.
+/// Parses a JSON response.
 pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T> {
     serde_json::from_slice(body).map_err(|error| {
         DualResponseClientError::broken("the response is not the expected JSON", error.into())
     })
 }
 
-/// Omits the rows, and the query of the URL, which can be a credential.
+/// Omits the rows, and the query string of the URL, because it can contain a credential.
 impl fmt::Debug for ParsedDualResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let place = self.inner.target.as_ref().ok().map(|target| target.url.origin().ascii_serialization());

@@ -14,7 +14,7 @@ use crate::{
     snapshot::{Aggregate, ColumnStats, DerivedBody, SetManifest, StatsBody},
 };
 
-/// An SQL query over result sets, and the options of the new result set with its rows.
+/// An SQL query over result sets, and the options of the new result set that contains the rows of the query.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 #[must_use]
@@ -146,7 +146,7 @@ impl Inner {
         self.ask_at(&self.below(path)?, method, body).await
     }
 
-    /// Returns the URL of a path below the set's URL. It keeps the query, which can contain a link.
+    /// Returns the URL of a path below the set's URL. The URL keeps its query string, which can contain a signed link.
     pub(super) fn below(&self, path: &[&str]) -> Result<Target> {
         let mut target = self.target()?.clone();
         match target.url.path_segments_mut() {

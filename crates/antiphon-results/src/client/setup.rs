@@ -12,7 +12,7 @@ use super::{
     options::{Clock, DualResponseClientOptions, HeaderProvider, MAX_BODY, PATIENCE, TIMEOUT, WaitObserver},
 };
 
-/// The checked options.
+/// The options of a client, after validation.
 pub(super) struct Setup {
     pub(super) policy: Policy,
     pub(super) base: Option<Url>,
@@ -75,7 +75,8 @@ impl Setup {
         self.clock.as_ref().map_or_else(Utc::now, |clock| clock())
     }
 
-    /// Returns the headers of a request to `url`. They belong to the application, so they are sent to one origin only.
+    /// Returns the headers of a request to `url`. The application's headers are sent to only one origin, because they
+    /// can contain credentials.
     pub(super) fn headers(&self, url: &Url) -> HeaderMap {
         if self.home.as_ref() != Some(&url.origin()) {
             return HeaderMap::new();
@@ -91,7 +92,7 @@ impl Setup {
     }
 }
 
-/// Headers that only the connection sets.
+/// Headers that only the HTTP connection can set.
 const RESERVED: &[HeaderName] = &[
     header::CONNECTION,
     header::CONTENT_LENGTH,

@@ -98,8 +98,8 @@ impl ParsedDualResponse {
     ///
     /// # Errors
     ///
-    /// The stream returns the errors of [`fetch_stream`](Self::fetch_stream). The stream also returns an error if a row
-    /// cannot be deserialized as `T`.
+    /// The stream returns the errors of [`fetch_stream`](Self::fetch_stream). The stream also returns an error if a
+    /// row cannot be deserialized as `T`.
     pub fn fetch_stream_as<T: DeserializeOwned + Send + 'static>(
         &self,
         options: StreamOptions,
@@ -107,8 +107,8 @@ impl ParsedDualResponse {
         batches(Arc::clone(&self.inner), options, |rows| rows.read().map_err(|error| wrong(error.into())))
     }
 
-    /// Streams all rows in batches, as JSON text. The client does not parse the rows, so this method is the fastest way
-    /// to forward rows.
+    /// Streams all rows in batches, as JSON text. The client does not parse the rows, so this method is the fastest
+    /// way to forward rows.
     ///
     /// The client checks only that each row starts and ends like a JSON object.
     ///
@@ -123,8 +123,8 @@ impl ParsedDualResponse {
     }
 }
 
-/// Creates a stream of batches. They are prefetched as text and parsed by the reader. So one thread allocates and frees
-/// the parsed rows, which is faster for allocators.
+/// Creates a stream of batches. Batches are prefetched as text, and the reader of the stream parses them. So the same
+/// thread allocates and frees the parsed rows, which is faster.
 fn batches<T: Send + 'static>(
     inner: Arc<Inner>,
     options: StreamOptions,
@@ -147,11 +147,12 @@ fn batches<T: Send + 'static>(
 
 /// The way in which batches are fetched.
 enum Supply {
-    /// The reader fetches them itself.
+    /// The reader of the stream fetches the batches.
     Here(Source),
-    /// A task will fetch them, but has not started.
+    /// A task will fetch the batches, but has not started.
     Idle(Source, usize),
-    /// A task fetches them. It sends `None` at the end, so that its own end cannot be mistaken for the end of the rows.
+    /// A task fetches the batches. The task sends `None` after the last batch, so that a task that stops early is not
+    /// mistaken for the end of the rows.
     Ahead(mpsc::Receiver<Result<Option<Rows>>>, Task),
     Done,
 }
@@ -181,7 +182,7 @@ impl Supply {
     }
 }
 
-/// Fetches batches while there is room. A batch starts when its place is reserved.
+/// Fetches batches while the channel has room. The fetch of a batch starts when a place in the channel is reserved.
 async fn ahead(mut source: Source, tx: mpsc::Sender<Result<Option<Rows>>>) {
     while let Ok(place) = tx.reserve().await {
         let batch = source.batch().await;
@@ -193,7 +194,7 @@ async fn ahead(mut source: Source, tx: mpsc::Sender<Result<Option<Rows>>>) {
     }
 }
 
-/// A task that ends with its stream.
+/// A task that is aborted when its stream is dropped.
 struct Task(AbortHandle);
 
 impl Drop for Task {
@@ -215,7 +216,7 @@ struct Source {
 enum State {
     /// A request is due.
     Ask,
-    /// An answer with all rows is being read. Contains the number of rows read so far.
+    /// A response with all rows is being read. Contains the number of rows read so far.
     Lines(Box<Lines>, u64),
     Done,
 }
@@ -260,8 +261,9 @@ impl Source {
                         return Ok(Some(rows));
                     }
                     self.asked.offset = self.asked.offset.saturating_add(*read);
-                    // There are fewer rows than the response counted. Either rows were removed, or the server limits an
-                    // answer. The next page shows which, because it contains its position and whether more rows follow.
+                    // There are fewer rows than the dual response counted. Either rows were removed, or the server
+                    // limits the number of rows in a response. The next page shows which of the two is the case,
+                    // because a page contains its position and whether more rows follow.
                     let short = self.asked.offset < self.inner.content.total_count;
                     self.accept = JSON;
                     self.state = if short { State::Ask } else { State::Done };
@@ -273,7 +275,8 @@ impl Source {
 
     /// Requests rows. Returns a page, or stores a body of lines in `state`.
     async fn ask(&mut self) -> Result<Option<FetchResult<Box<RawValue>>>> {
-        // A limit would apply to the lines. A server without NDJSON chooses the size of the page.
+        // The request has no limit, because a limit would omit lines. A server without NDJSON chooses the size of the
+        // page.
         let body = asked(&self.asked, self.accept == NDJSON)?;
         let inner = &self.inner;
         let mut patience = inner.patience();

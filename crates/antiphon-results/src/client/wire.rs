@@ -15,7 +15,7 @@ pub(super) struct WirePage<T> {
     pagination: Option<Paging>,
 }
 
-/// The numbers of a page, as far as the server sends them.
+/// The numbers of a page. All numbers are optional.
 #[derive(Default, Deserialize)]
 pub(super) struct Paging {
     #[serde(alias = "total")]
@@ -29,7 +29,7 @@ pub(super) struct Paging {
 }
 
 impl<T> WirePage<T> {
-    /// Returns the rows and the numbers, from either place.
+    /// Returns the rows and the numbers, from the page or from the nested object.
     pub(super) fn into_parts(self) -> (Vec<T>, Paging) {
         let nested = self.pagination.unwrap_or_default();
         let paging = Paging {

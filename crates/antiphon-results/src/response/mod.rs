@@ -42,8 +42,8 @@ pub struct DualResponse {
     ///
     /// By default the preview has at most 50 columns, and 200 characters in each cell. With its columns and all notes,
     /// the preview fits in 8 KiB. Shortened text ends with `…`. Nested values that are too long become text. Line
-    /// breaks become spaces, and invisible characters are removed. The preview can therefore have fewer rows than
-    /// requested, and its values can differ from the stored rows at [`resource_url`](Self::resource_url).
+    /// breaks become spaces, and invisible characters are removed. So the preview can have fewer rows than requested,
+    /// and values in the preview can differ from the stored rows at [`resource_url`](Self::resource_url).
     pub sample: Vec<Row>,
     /// Number of rows in the set. While rows are being written, the number of rows written so far.
     pub total_count: u64,
@@ -60,7 +60,7 @@ pub struct DualResponse {
     /// Source sets and SQL query, if a query over other sets created this set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lineage: Option<Lineage>,
-    /// Columns of the set, within 8 KiB by default. The structured content contains only the columns of the preview.
+    /// Columns of the set, up to 8 KiB by default. The structured content contains only the columns of the preview.
     pub columns: Vec<ColumnDefinition>,
     /// Time at which the set expires. `None` if the set is pinned.
     pub expires_at: Option<DateTime<Utc>>,
@@ -100,7 +100,7 @@ impl From<DualResponse> for DerivedBody {
     }
 }
 
-/// The part of a preview that both halves of a tool result show.
+/// The part of a preview that both the text and the structured content of a tool result contain.
 #[derive(Debug)]
 struct Shown {
     rows: usize,
@@ -147,14 +147,14 @@ impl DualResponse {
 
     /// Returns the `structuredContent` of the MCP tool result.
     ///
-    /// The structured content alone is enough for a model that does not read the text. Its first member `about` has the
-    /// row count, the notes about omitted content, and the ID of the result set. The rows are the rows of the text. As
-    /// compact JSON, the structured content has at most
+    /// The structured content alone is enough for a model that does not read the text. The first member, `about`,
+    /// contains the row count, the notes about omitted content, and the ID of the result set. The structured content
+    /// has the same rows as the text. As compact JSON, the structured content has at most
     /// [`ResultLimits::with_preview_bytes`](crate::ResultLimits::with_preview_bytes) bytes. A long SQL query in
     /// `metadata.lineage` is shortened.
     ///
-    /// The member `results` is the [preview](Self::sample), not the full data, because a host can pass it to the
-    /// model. A program that shows or processes rows must fetch them from `resource.url`. If the preview omits
+    /// The member `results` contains the [preview](Self::sample) and not all rows, because a host can pass `results`
+    /// to the model. A program that shows or processes rows must fetch them from `resource.url`. If the preview omits
     /// content, `metadata.preview` contains the numbers of [`Omitted`].
     pub fn to_structured_content(&self) -> Value {
         self.structured(&self.shown())
@@ -163,7 +163,7 @@ impl DualResponse {
     fn structured(&self, shown: &Shown) -> Value {
         let cut = shown.cut;
         let mut structured = json!({
-            // The first member in the order of insertion, and in alphabetical order.
+            // `about` is the first member both in the order of insertion and in alphabetical order.
             "about": text::about(self, shown.rows, cut),
             "results": self.sample[..shown.rows],
             "resource": {
@@ -196,8 +196,8 @@ impl DualResponse {
         structured
     }
 
-    /// Returns the rows and columns with which the text and the structured content each fit in the limit. The preview
-    /// was made to fit, so this usually is the whole preview.
+    /// Returns the part of the preview with which the text and the structured content each stay within the limit. The
+    /// preview was created to fit, so this part is usually the whole preview.
     fn shown(&self) -> Shown {
         let columns = row_columns(&self.columns, self.bounds);
         let mut shown = Shown { rows: self.sample.len(), columns, cut: self.cut };
@@ -235,18 +235,19 @@ pub(crate) fn overhead(uri: &str, url: &str, name: &str, lineage: Option<&Lineag
     NOTES + json!([uri, url, name]).to_string().len() + lineage
 }
 
-/// Returns a lineage with a limited size.
+/// Returns a copy of the lineage with a limited size.
 fn brief(lineage: &Lineage) -> Lineage {
     let sources = lineage.sources.iter().take(MAX_SOURCES).cloned().collect();
     Lineage::new(sources, clean::text(&lineage.query, MAX_QUERY).0)
 }
 
-/// Returns the default for responses that were stored before the field existed. Their counts are exact.
+/// Returns the default of `exact` for responses that were stored before the field existed. The counts of these
+/// responses are exact.
 fn exact() -> bool {
     true
 }
 
-/// Returns the default for responses that were stored before the field existed.
+/// Returns the default limits of the preview, for responses that were stored before the field existed.
 fn usual() -> Bounds {
     Bounds { bytes: 6 * 1024, cell: 200, columns: 50 }
 }

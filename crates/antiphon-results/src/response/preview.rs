@@ -12,7 +12,7 @@ use crate::{
 /// The limits of a preview.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Bounds {
-    /// Maximum size in bytes of JSON.
+    /// Maximum size of the preview as JSON, in bytes.
     pub(crate) bytes: usize,
     /// Maximum number of characters in one cell.
     pub(crate) cell: usize,
@@ -32,7 +32,7 @@ pub(crate) struct Preview {
 /// The number of rows, columns and cells that a preview omits or shortens.
 ///
 /// A shortened cell ends with `…`, and has no other mark. A program that needs whole values must fetch the rows. If
-/// all numbers are 0, each value is complete, except for spaces, line breaks and invisible characters.
+/// all numbers are 0, all values are complete. Only spaces, line breaks and invisible characters can differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Omitted {
@@ -62,7 +62,8 @@ fn is_zero(count: &u64) -> bool {
 /// The minimum length of a cell that is shortened to make a row fit.
 const LEAST_CELL: usize = 8;
 
-/// The minimum length of a shortened column name. With less, columns with the same prefix could get the same name.
+/// The minimum length of a shortened column name. With a shorter minimum, columns with the same prefix could get the
+/// same name.
 const LEAST_NAME: usize = 64;
 
 impl Preview {
@@ -77,7 +78,8 @@ impl Preview {
         Ok(Self::tightened(&rows, bounds, |tight| Self::fill(&rows, columns, tight, bounds.bytes)))
     }
 
-    /// Creates a preview whose rows fit together with their [`row_columns`]. The rows have only these columns.
+    /// Creates a preview whose rows and [`row_columns`] together stay within the limit. The rows have only these
+    /// columns.
     pub(crate) fn with_columns(
         rows: &Rows,
         columns: &[ColumnDefinition],
@@ -92,8 +94,8 @@ impl Preview {
         }))
     }
 
-    /// Returns a preview with at least one row, if possible. A row that is too wide for the whole preview is shown with
-    /// shorter cells, then with fewer columns. A part of a row is more useful than an empty preview.
+    /// Returns a preview with at least one row, if possible. A row that is too wide for the whole preview is shown
+    /// with shorter cells, then with fewer columns. A part of a row is more useful than an empty preview.
     fn tightened(rows: &[Row], bounds: Bounds, fill: impl Fn(Bounds) -> Self) -> Self {
         let mut tight = bounds;
         loop {
@@ -131,7 +133,7 @@ impl Preview {
     }
 }
 
-/// The declared columns of a set, and how many of the first of them a preview shows.
+/// The declared columns of a set, and the number of columns that a preview shows. A preview shows the first columns.
 #[derive(Clone, Copy)]
 struct Columns<'a> {
     all: &'a [ColumnDefinition],
@@ -157,20 +159,21 @@ fn fit(row: &Row, columns: Columns<'_>, bounds: Bounds) -> (Row, u64, u64) {
     (fitting, shortened, omitted)
 }
 
-/// Returns the cleaned columns that fit in the limit, and the number of those that do not.
+/// Returns the cleaned columns that fit in the limit, and the number of columns that do not fit.
 pub(crate) fn shown_columns(columns: &[ColumnDefinition], bounds: Bounds) -> (Vec<ColumnDefinition>, u64) {
     let (shown, _) = definitions(columns, Bounds { columns: usize::MAX, ..bounds }, bounds.bytes);
     let omitted = (columns.len() - shown.len()) as u64;
     (shown, omitted)
 }
 
-/// Returns the columns that the rows of a preview with these limits have. They use half of the limit at most.
+/// Returns the columns that the rows of a preview with these limits have. These columns use at most half of the limit.
 pub(crate) fn row_columns(columns: &[ColumnDefinition], bounds: Bounds) -> Vec<ColumnDefinition> {
     definitions(columns, bounds, bounds.bytes / 2).0
 }
 
-/// Returns the first columns, cleaned, and their size. If they do not fit in `bytes`, they have no descriptions,
-/// because names and types are more useful. If they still do not fit, there are fewer columns.
+/// Returns the first columns with cleaned text, and their size. If the columns do not fit in `bytes`, the descriptions
+/// are omitted, because names and types are more useful. If the columns still do not fit, the last columns are
+/// omitted.
 fn definitions(columns: &[ColumnDefinition], bounds: Bounds, bytes: usize) -> (Vec<ColumnDefinition>, usize) {
     let size = |columns: &[ColumnDefinition]| columns.iter().map(definition_bytes).sum::<usize>();
     let first = columns.iter().take(bounds.columns);
@@ -190,7 +193,7 @@ fn definitions(columns: &[ColumnDefinition], bounds: Bounds, bytes: usize) -> (V
     (shown, used)
 }
 
-/// Returns the size of a column as JSON, or in the header of the text, if that is larger.
+/// Returns the larger of two sizes of a column: its size as JSON, and its size in the header of the text.
 fn definition_bytes(column: &ColumnDefinition) -> usize {
     json_bytes(column).max(text::cell_bytes(&column.name))
 }

@@ -4,7 +4,7 @@ use http::{HeaderMap, header};
 
 use crate::snapshot::ExportFormat;
 
-/// The format of rows in an answer.
+/// The format of rows in a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     /// One page as JSON.
@@ -18,7 +18,7 @@ pub(super) enum Format {
 }
 
 impl Format {
-    /// All formats. If a client prefers two equally, it gets the first.
+    /// All formats. If a client prefers two formats equally, the server uses the first one in this list.
     const ALL: [Self; 4] = [Self::Json, Self::Ndjson, Self::Jsonl, Self::Csv];
 
     pub(super) fn media_type(self) -> &'static str {
@@ -46,7 +46,7 @@ impl Format {
     }
 }
 
-/// Returns the export format that the client prefers. Without an `Accept` header, this is NDJSON.
+/// Returns the export format that the client prefers. Without an `Accept` header, the format is NDJSON.
 pub(super) fn export(headers: &HeaderMap) -> Option<ExportFormat> {
     let names = ExportFormat::ALL.map(|format| {
         let essence = format.media_type().split(';').next().unwrap_or_default();
@@ -55,14 +55,15 @@ pub(super) fn export(headers: &HeaderMap) -> Option<ExportFormat> {
     wanted(headers, &names).map(|place| ExportFormat::ALL[place])
 }
 
-/// Returns the index of the media type that the client prefers. Without an `Accept` header, this is the first.
+/// Returns the index of the media type that the client prefers. Without an `Accept` header, this is the index of the
+/// first media type.
 fn wanted(headers: &HeaderMap, names: &[(&str, &str)]) -> Option<usize> {
     let mut accepts = headers.get_all(header::ACCEPT).iter().peekable();
     if accepts.peek().is_none() {
         return Some(0);
     }
-    // For each media type: how specific the best matching range is, and its quality in thousandths. The most specific
-    // range counts.
+    // For each media type: the precision of the most specific matching range, and the quality of that range in
+    // thousandths. Less specific ranges do not count.
     let mut wanted = vec![(0_u8, 0_u16); names.len()];
     let ranges = accepts.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
     for (kind, subtype, quality) in ranges.filter_map(range) {
@@ -91,7 +92,8 @@ fn wanted(headers: &HeaderMap, names: &[(&str, &str)]) -> Option<usize> {
     best.map(|(place, _)| place)
 }
 
-/// Parses one range of an `Accept` header: `text/csv;q=0.5`. Returns `None` for an invalid range, which is ignored.
+/// Parses one range of an `Accept` header: `text/csv;q=0.5`. Returns `None` for an invalid range. The caller ignores
+/// invalid ranges.
 fn range(text: &str) -> Option<(&str, &str, u16)> {
     let mut parts = text.split(';').map(str::trim);
     let (kind, subtype) = parts.next()?.split_once('/')?;

@@ -9,7 +9,7 @@ use http::{HeaderMap, header};
 
 use super::error::ApiError;
 
-/// Timeout for receiving a body. Bodies are small.
+/// Timeout for receiving a request body. Request bodies are small.
 const SLOWEST: Duration = Duration::from_secs(30);
 
 /// Reads a body that is JSON or empty. An empty body can have any media type.
@@ -52,7 +52,7 @@ async fn collect(body: Body, limit: usize) -> Result<Bytes, ApiError> {
     Ok(all.map_or(first, BytesMut::freeze))
 }
 
-/// Returns whether the headers declare JSON. Without headers, the body counts as JSON.
+/// Returns whether the headers declare the body as JSON. A body without `Content-Type` counts as JSON.
 fn is_json(headers: &HeaderMap) -> bool {
     let plain = |encoding: &http::HeaderValue| encoding.as_bytes().eq_ignore_ascii_case(b"identity");
     if !headers.get_all(header::CONTENT_ENCODING).iter().all(plain) {

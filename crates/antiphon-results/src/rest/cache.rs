@@ -1,4 +1,4 @@
-//! Validators and cache headers.
+//! HTTP validators (entity tags) and cache headers.
 
 use chrono::{DateTime, Utc};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
@@ -14,7 +14,7 @@ use crate::{
 /// Maximum time in seconds for which rows are cached. A set can be deleted at any time.
 const LONGEST: i64 = 60 * 60;
 
-/// A validator. Bodies with the same validator have the same meaning.
+/// An HTTP validator (entity tag). Bodies with the same validator have the same meaning.
 pub(super) struct Tag(HeaderValue);
 
 impl Tag {
@@ -23,7 +23,7 @@ impl Tag {
         Self::new(&Sha256::digest(body))
     }
 
-    /// Creates the weak validator of rows that never change. The request determines the content.
+    /// Creates the weak validator of rows that never change. The result set and the request determine these rows.
     pub(super) fn of_request(
         inner: &Inner,
         resource: &Resource,
@@ -44,11 +44,12 @@ impl Tag {
         let sort = options.sort.first();
         let descending = sort.is_some_and(|sort| sort.order == Order::Desc);
         hash.update([u8::from(sort.is_some()), u8::from(descending)]);
-        // The ID contains no NUL, so the fields that follow cannot be taken for a part of it.
+        // The ID contains no NUL byte, so the next field cannot be mistaken for a part of the ID.
         hash.update(&resource.id);
         hash.update([0]);
         hash.update(sort.map_or("", |sort| &sort.field));
-        // Only saved rows support these options. A column name after a NUL cannot look like their JSON.
+        // Only saved rows support these options. A column name after a NUL byte cannot be mistaken for the JSON of
+        // these options.
         if options.sort.len() > 1 || !options.filter.is_empty() || !options.columns.is_empty() {
             hash.update([0]);
             let more = (&options.sort, &options.filter, &options.columns);
@@ -69,14 +70,14 @@ impl Tag {
         plain.then(|| HeaderValue::try_from(format!("\"{tag}\"")).ok().map(Self)).flatten()
     }
 
-    /// Converts this to a strong validator, for bytes that never change and are the same for every caller.
+    /// Converts a weak validator to a strong validator, for bytes that never change and are the same for every caller.
     pub(super) fn into_strong(self) -> Self {
         let text = opaque(self.0.to_str().unwrap_or_default()).to_owned();
         Self(HeaderValue::try_from(text).unwrap_or(self.0))
     }
 
-    /// Returns whether `If-Range` allows a partial answer. The header must be missing, or contain exactly this strong
-    /// validator. Dates are never precise enough.
+    /// Returns whether `If-Range` allows a partial response. The header must be missing, or contain exactly this
+    /// strong validator. Dates are never precise enough.
     pub(super) fn lets_range(&self, headers: &HeaderMap) -> bool {
         headers
             .get(header::IF_RANGE)
@@ -95,16 +96,17 @@ impl Tag {
     }
 }
 
-/// Returns the validator without `W/`. `If-None-Match` compares weakly, so strong and weak validators can match.
+/// Returns the validator without `W/`. `If-None-Match` uses a weak comparison, so a strong validator can match a weak
+/// validator.
 fn opaque(tag: &str) -> &str {
     tag.strip_prefix("W/").unwrap_or(tag)
 }
 
-/// The request headers that affect the answer.
+/// The `Vary` header: the request headers that affect the response.
 pub(super) const VARY: (HeaderName, HeaderValue) =
     (header::VARY, HeaderValue::from_static("Accept, Authorization"));
 
-/// The answer must be revalidated each time.
+/// The `Cache-Control` header for responses that must be revalidated each time.
 pub(super) const NO_CACHE: (HeaderName, HeaderValue) =
     (header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
 

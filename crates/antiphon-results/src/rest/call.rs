@@ -1,4 +1,4 @@
-//! Requests for a set, and their authentication.
+//! Requests for a result set, and the authentication of these requests.
 
 use axum::extract::{FromRequestParts, RawPathParams};
 use http::{HeaderMap, Method, request::Parts};
@@ -10,13 +10,13 @@ use crate::{
     server::{Access, Action, DualResponseServer},
 };
 
-/// Maximum length of a query in bytes. It has room for the longest cursor and a link.
+/// Maximum length of a query string in bytes. This length is enough for the longest cursor and a link.
 const MAX_QUERY: usize = 20 * 1024;
 
 /// Maximum length of an ID. Generated IDs are shorter.
 const MAX_ID: usize = 64;
 
-/// A request for a set, with the caller's identity or its link.
+/// A request for a result set, with the identity of the caller or a signed link.
 pub(super) struct Call {
     pub(super) id: String,
     pub(super) access: Access,
@@ -39,7 +39,7 @@ impl FromRequestParts<DualResponseServer> for Call {
         }
         let query = Query::read(text);
         let shown = match (query.link(), &server.inner.options.authenticate) {
-            // If the request has a link, only the link decides.
+            // If the request contains a link, only the link determines the access.
             (Some(link), _) => server.open_link(link),
             (None, Some(authenticate)) => match authenticate.authenticate(parts).await? {
                 Some(owner) => Ok(Access::caller(owner)),

@@ -19,7 +19,8 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Creates a table with the declared columns, or with those of the first row if none are declared.
+    /// Creates a table with the declared columns. If no columns are declared, the table has the columns of the first
+    /// row.
     pub(super) fn new(columns: &[ColumnDefinition], first: Option<&Rows>, safe: bool) -> Result<Self> {
         let mut names: Vec<String> = columns.iter().map(|column| column.name.clone()).collect();
         if let Some(row) = first.and_then(|rows| rows.get(0))
@@ -58,7 +59,7 @@ impl Table {
                 }
                 match cells.get(name).map(|cell| cell.get()) {
                     Some("null") | None if self.columns.len() > 1 => {}
-                    // An empty line would not be a row.
+                    // An empty line would not count as a row.
                     Some("null") | None => lines.push_str("\"\""),
                     Some(cell) => self.cell(cell, &mut lines)?,
                 }
@@ -68,7 +69,7 @@ impl Table {
         Ok(lines)
     }
 
-    /// Writes a cell: numbers and booleans unchanged, text as text, and nested values as JSON.
+    /// Writes a cell: numbers and booleans unchanged, text without JSON escapes, and nested values as JSON.
     fn cell(&self, json: &str, line: &mut String) -> Result<()> {
         match json.as_bytes().first() {
             Some(b'"') => self.text(&serde_json::from_str::<String>(json).map_err(unreadable)?, line),
@@ -104,7 +105,7 @@ impl Table {
 }
 
 /// Returns whether the text is a plain decimal number, as databases write it: `-12.50`. Spreadsheets do not run such
-/// numbers.
+/// numbers as formulas.
 fn is_number(text: &str) -> bool {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, "0"));
@@ -118,8 +119,8 @@ fn unreadable(error: serde_json::Error) -> DualResponseError {
 /// Maximum length of a file name, in characters.
 const MAX_NAME: usize = 100;
 
-/// Returns the `Content-Disposition` header. The plain file name has no characters with a meaning in a shell, a path or
-/// a header. A second form of the name keeps all letters.
+/// Returns the `Content-Disposition` header. The plain file name contains no characters that have a meaning in a
+/// shell, a path or a header. A second form of the name (`filename*`) contains all letters.
 pub(super) fn disposition(name: &str, ending: &str) -> HeaderValue {
     let clean = |plain: bool| {
         let letter = |letter: char| letter.is_alphanumeric() && (!plain || letter.is_ascii());

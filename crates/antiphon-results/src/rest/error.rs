@@ -11,7 +11,8 @@ use crate::{
     page::ErrorBody,
 };
 
-/// An error answer. It contains only text for the client. Internal details were logged when it was created.
+/// An error response. The response contains only text for the client. Internal details are logged when the error
+/// response is created.
 #[derive(Debug)]
 pub(super) struct ApiError {
     status: StatusCode,
@@ -20,13 +21,13 @@ pub(super) struct ApiError {
     message: Cow<'static, str>,
     code: ErrorCode,
     retry_after: Option<u64>,
-    /// Rule that the query violates.
+    /// Rule that the SQL query violates.
     rule: Option<&'static str>,
-    /// Size of the whole in bytes, if the requested range does not exist.
+    /// Size of the whole file in bytes, if the requested range does not exist.
     total: Option<u64>,
 }
 
-/// Maximum length of a message in characters. It can quote a request.
+/// Maximum length of a message in characters. A message can quote a part of the request.
 const MAX_MESSAGE: usize = 300;
 
 impl ApiError {
@@ -108,7 +109,7 @@ impl ApiError {
         Self { total, ..error }
     }
 
-    /// Creates the error for a server that does not sign links. This is a configuration, not a failure.
+    /// Creates the error for a server that does not sign links. The missing keys are a configuration, not a failure.
     pub(super) fn no_links() -> Self {
         Self::new(
             StatusCode::NOT_IMPLEMENTED,
@@ -169,7 +170,7 @@ impl From<DualResponseError> for ApiError {
             DualResponseError::NotReady { .. } => (StatusCode::ACCEPTED, "not_ready", said.into()),
             DualResponseError::Failed(_) => (StatusCode::BAD_GATEWAY, "snapshot_failed", said.into()),
             DualResponseError::Refused { .. } => (StatusCode::BAD_REQUEST, "query_refused", said.into()),
-            // The set exists, but its kind does not support this.
+            // The result set exists, but its kind does not support this operation.
             DualResponseError::Unsupported(_) => (StatusCode::CONFLICT, "not_supported", said.into()),
         };
         if status.is_server_error() {
@@ -231,7 +232,7 @@ pub(super) async fn no_such_route() -> ApiError {
     ApiError::not_found()
 }
 
-/// Returns an error and its causes, for the log.
+/// Returns the text of an error and its causes, for the log.
 pub(super) fn chain(error: &dyn StdError) -> String {
     let causes = std::iter::successors(error.source(), |error| (*error).source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))

@@ -1,4 +1,4 @@
-//! Exports of whole sets in a format, and of their parts.
+//! Exports of whole result sets in a file format, and byte ranges of exports.
 
 use std::convert::Infallible;
 
@@ -27,10 +27,10 @@ use crate::{
     store::{Origin, Resource},
 };
 
-/// The digest of the whole, also if the answer is only a part.
+/// The digest of the whole file, even if the response contains only a part.
 const REPR_DIGEST: HeaderName = HeaderName::from_static("repr-digest");
 
-/// Reports that rows are missing at the end, and why.
+/// The response header that reports omitted rows at the end, and the reason.
 pub(super) const TRUNCATED: HeaderName = HeaderName::from_static("antiphon-truncated");
 
 type Answer = Result<Response, ApiError>;
@@ -76,7 +76,7 @@ pub(super) async fn chunk(
     answer(&server, &method, &call, &resource, request).await
 }
 
-/// Answers with saved rows in a format: all bytes, or a part of them.
+/// Returns a response with saved rows in a file format: all bytes, or a range of bytes.
 async fn answer(
     server: &DualResponseServer,
     method: &Method,
@@ -110,13 +110,14 @@ async fn answer(
                 tag.is_some_and(|tag| tag.lets_range(&call.headers) && !tag.is_known(&call.headers));
             if matters {
                 let mut response = ApiError::no_such_range(export.total).into_response();
-                // By this header, a client that has all bytes learns that they are the same.
+                // With this header, a client that already has all bytes can verify that its bytes are current.
                 response.headers_mut().extend(Tag::strong(&export.tag).map(|tag| tag.header()));
                 return Ok(response);
             }
             return written(server, method, call, export, false);
         }
-        // Finding a part takes too long if the size is not known in advance. Sending the whole does not.
+        // If the size is not known in advance, locating a byte range can take too long. In this case, the server sends
+        // the whole file.
         Err(DualResponseError::Timeout { .. }) => {
             return written(server, method, call, whole().await?, false);
         }
@@ -124,7 +125,7 @@ async fn answer(
     };
     let tag = Tag::strong(&part.tag);
     let holds = tag.is_some_and(|tag| tag.lets_range(&call.headers));
-    // A part of unknown length has no valid `Content-Range`, so the whole is sent.
+    // A part of unknown length has no valid `Content-Range`, so the server sends the whole file.
     if !holds || part.length.is_none_or(|length| length == 0) {
         drop(part);
         return written(server, method, call, whole().await?, false);
@@ -178,7 +179,7 @@ fn written(
     Ok(response)
 }
 
-/// Answers with rows that are not saved: as a stream, with a file name.
+/// Returns a response with rows that are not saved, as a stream with a file name.
 async fn plain(
     server: &DualResponseServer,
     method: &Method,
@@ -222,7 +223,7 @@ async fn plain(
     Ok((headers_of(headers), answer).into_response())
 }
 
-/// Returns an empty body without a length, in place of bytes that are not sent.
+/// Returns an empty body of unknown length, for responses without content (`HEAD`, status 304).
 pub(super) fn no_body() -> Body {
     Body::from_stream(futures_util::stream::empty::<Result<Bytes, Infallible>>())
 }
@@ -248,7 +249,8 @@ fn repr_digest(digest: &str) -> Option<HeaderValue> {
     HeaderValue::try_from(format!("sha-256=:{}:", STANDARD.encode(bytes?))).ok()
 }
 
-/// Answers with all saved rows in a streamed format. Returns `None` if the request is for some of the rows.
+/// Returns a response with all saved rows in a streamed format. Returns `None` if the request is for only some of the
+/// rows.
 pub(super) async fn streamed(
     server: &DualResponseServer,
     call: &Call,
@@ -270,7 +272,7 @@ pub(super) async fn streamed(
     request.view.sort.clone_from(&options.sort);
     request.view.filter.clone_from(&options.filter);
     let mut export = server.export_of(resource, &call.access, request).await?;
-    // The first bytes are read before the answer starts, so that an early failure is a normal error.
+    // The first bytes are read before the response starts, so that an early failure results in an error response.
     let first = stream::first(export.body.next(), server).await?.transpose()?;
     let body = futures_util::stream::iter(first.map(Ok)).chain(export.body);
     let mut headers = vec![

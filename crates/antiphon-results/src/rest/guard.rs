@@ -38,7 +38,7 @@ pub(super) fn door(base: &Url, options: &DualResponseServerOptions) -> Guard {
     Guard::new(&hosts, &options.allowed_origins).with_own_pages().with_host_optional()
 }
 
-/// Rejects requests that the guard does not accept, before anything is read.
+/// Rejects requests that the guard does not accept, before the request body is read.
 pub(super) async fn admit(State(door): State<Guard>, request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
     match door.admit(&parts) {
@@ -50,7 +50,8 @@ pub(super) async fn admit(State(door): State<Guard>, request: Request, next: Nex
     }
 }
 
-/// Sets the headers of every answer, and answers if a handler panics. Sources are external code.
+/// Sets the headers of every response, and returns an error response if a handler panics. Handlers can panic, because
+/// handlers call sources, which are external code.
 pub(super) async fn guard(request: Request, next: Next) -> Response {
     let answered = AssertUnwindSafe(next.run(request)).catch_unwind().await;
     let mut response = answered.unwrap_or_else(|_| {
@@ -58,7 +59,7 @@ pub(super) async fn guard(request: Request, next: Next) -> Response {
         ApiError::internal().into_response()
     });
     if response.status() == StatusCode::NOT_MODIFIED {
-        // A length of 0 would be taken for the length of the client's copy.
+        // A client could interpret a length of 0 as the length of its cached copy.
         response.headers_mut().remove(header::CONTENT_LENGTH);
         *response.body_mut() = no_body();
     }
@@ -71,7 +72,7 @@ pub(super) async fn guard(request: Request, next: Next) -> Response {
     response
 }
 
-/// Makes the validator weak if the body was compressed, because the bytes are then different.
+/// Makes the validator weak if the body was compressed, because compression changes the bytes.
 fn weaken(headers: &mut HeaderMap) {
     if !headers.contains_key(header::CONTENT_ENCODING) {
         return;
@@ -83,14 +84,14 @@ fn weaken(headers: &mut HeaderMap) {
     }
 }
 
-/// Compresses answers, with speed before size. Partial answers and formats that are already compressed are not
-/// compressed.
+/// Compresses responses. Speed has priority over size. Partial responses and formats that are already compressed stay
+/// unchanged.
 pub(super) fn compression() -> CompressionLayer<impl Predicate> {
     let worth = SizeAbove::new(COMPRESSED_FROM).and(is_uncompressed);
     CompressionLayer::new().quality(CompressionLevel::Fastest).compress_when(worth)
 }
 
-/// Returns whether the body is in no format that is already compressed.
+/// Returns whether the format of the body is not already compressed.
 fn is_uncompressed(_: StatusCode, _: Version, headers: &HeaderMap, _: &Extensions) -> bool {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let mut compressed = ExportFormat::ALL.into_iter().filter(|format| format.is_compressed());

@@ -12,25 +12,25 @@
 //! | `POST /{id}/aggregate` | returns aggregates of a set's rows, such as counts and sums, for each group |
 //! | `POST /{id}/query` | creates a new set with an SQL query over an existing set |
 //! | `GET /{id}/view` | returns a web page that shows a set |
-//! | `PUT /{id}` | pins, unpins or extends a set |
+//! | `PUT /{id}` | pins or unpins a set, or extends the lifetime of a set |
 //! | `DELETE /{id}` | deletes a set |
 //! | `POST /{id}/links` | signs a link to a set |
 //! | `DELETE /{id}/links` | revokes all links to a set |
 //! | `GET /openapi.json` | returns the description of all routes: [`openapi`] |
 //!
-//! Request and response bodies follow the dual response specification exactly. Additional data is in headers. `Link`
-//! has the URL of the next page, with its cursor. `Antiphon-Consistency` describes whether all pages show the same
-//! data. `Antiphon-Truncated` is present if a limit cut off the last rows.
+//! Request and response bodies follow the dual response specification exactly. Additional data is in headers. The
+//! header `Link` contains the URL of the next page, including a cursor. `Antiphon-Consistency` indicates whether all
+//! pages show the same data. `Antiphon-Truncated` is present if the last rows were omitted because of a limit.
 //!
-//! The server rejects a request with an unknown `Host`, or from a web page of an unknown origin, before it reads
-//! anything. The response has status 403.
+//! The server rejects requests with an unknown `Host`, and requests from web pages of unknown origins. The response
+//! has status 403, and the server reads no result set for the request.
 //!
 //! If rows are still being saved, or a sorted or filtered view is still being built, the response has status 202 and
 //! the header `Retry-After`.
 //!
-//! The server logs audit events, and the details of internal errors, which responses do not contain. Its log never
-//! contains a signed link. A signed link is in the query of the URL. If you add a trace layer around the router, do
-//! not log the query.
+//! The server logs audit events and the details of internal errors. Responses do not contain these details. The
+//! server's log never contains a signed link. A signed link is in the query string of the URL. If you add a trace
+//! layer around the router, do not log the query.
 
 mod accept;
 mod ask;
@@ -101,7 +101,8 @@ impl DualResponseServer {
     }
 }
 
-/// Returns every path and its methods. A test compares them with `openapi.json`.
+/// Returns every path, with a router for the methods of the path. A test compares the paths and methods with
+/// `openapi.json`.
 fn routes(document: Bytes) -> Vec<(&'static str, MethodRouter<DualResponseServer>)> {
     let document = move || std::future::ready(json(document.clone()));
     let page = viewer::Page::new();
@@ -126,7 +127,7 @@ fn routes(document: Bytes) -> Vec<(&'static str, MethodRouter<DualResponseServer
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// Returns an answer with JSON.
+/// Returns a response with a JSON body.
 fn json(text: impl Into<axum::body::Body>) -> axum::response::Response {
     ([(header::CONTENT_TYPE, JSON)], text.into()).into_response()
 }

@@ -2,12 +2,14 @@
 
 use serde_json::Value;
 
-/// The source of the document. The tests below compare it with the routes and the query parameters of the code.
+/// The source of the document. The tests below compare the document with the routes and the query parameters in the
+/// code.
 const DOCUMENT: &str = include_str!("../../openapi.json");
 
 /// Returns an `OpenAPI` 3.1 document that describes every route, parameter, body, response, header and error.
 ///
-/// The document is the crate's `openapi.json`. A server also returns it at `GET /openapi.json`, with its base URL.
+/// The document is the crate's `openapi.json`. A server returns the document, with the server's base URL, at `GET
+/// /openapi.json`.
 ///
 /// ```
 /// let document = antiphon_results::rest::openapi();
@@ -50,7 +52,8 @@ mod tests {
     /// The HTTP methods of operations in the document.
     const METHODS: [&str; 8] = ["get", "put", "post", "delete", "options", "head", "patch", "trace"];
 
-    /// Returns an invalid value for each query parameter, so that a route that reads the parameter rejects the request.
+    /// Returns an invalid value of a query parameter. If a route reads the parameter, the route rejects a request with
+    /// this value.
     fn wrong(parameter: &str) -> &'static str {
         match parameter {
             "columns" => ",",
@@ -84,7 +87,8 @@ mod tests {
         });
         let query = resolved.filter(|parameter| parameter["in"] == "query");
         let mut names: BTreeSet<&str> = query.map(|parameter| parameter["name"].as_str().unwrap()).collect();
-        // The document describes a link as a security scheme, not as a parameter. Each secured operation reads it.
+        // The document describes a link as a security scheme, not as a parameter. Each secured operation reads the
+        // link.
         let scheme = &document["components"]["securitySchemes"]["link"];
         assert_eq!(scheme["in"], "query");
         if !operation["security"].as_array().unwrap().is_empty() {
@@ -158,7 +162,7 @@ mod tests {
         }
     }
 
-    /// Sends a request for a new set. Returns the status, and the body if it is an error.
+    /// Sends a request for a new set. Returns the status of the response. For an error, also returns the body.
     async fn probe(
         server: &DualResponseServer,
         router: &Router,

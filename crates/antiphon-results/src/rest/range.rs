@@ -4,8 +4,8 @@ use http::{HeaderMap, HeaderValue, header};
 
 use crate::snapshot::ByteRange;
 
-/// Returns the requested range. An invalid range, and a list of ranges, are ignored: HTTP allows a server to send the
-/// whole.
+/// Returns the requested range. Invalid ranges and lists of ranges are ignored, because HTTP allows a server to send
+/// the whole file instead.
 pub(super) fn asked(headers: &HeaderMap) -> Option<ByteRange> {
     let mut values = headers.get_all(header::RANGE).iter();
     let (value, None) = (values.next()?, values.next()) else { return None };

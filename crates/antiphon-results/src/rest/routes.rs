@@ -111,7 +111,7 @@ pub(super) async fn delete(State(server): State<DualResponseServer>, call: Call)
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// Returns whether the set can fulfil the request. Otherwise the answer must be an error, even if the client sends a
+/// Returns whether the set can fulfil the request. If not, the response must be an error, even if the client sends a
 /// matching validator.
 pub(super) fn is_plain(resource: &Resource, options: &PageOptions) -> bool {
     let known = |field: &String| resource.columns.iter().any(|column| column.name == *field);

@@ -1,4 +1,4 @@
-//! Handlers for manifests, statistics, groups and queries.
+//! Handlers for manifests, statistics, aggregates and queries.
 
 use axum::{
     body::Body,
@@ -28,7 +28,7 @@ pub(super) async fn manifest(State(server): State<DualResponseServer>, call: Cal
     let signed = manifest.url.is_some();
     let body = written(&manifest)?;
     if signed {
-        // The body contains a URL that gives access to the rows, so it must not be cached.
+        // The body contains a URL that gives access to the rows, so the response must not be cached.
         return Ok(json(body));
     }
     let tag = Tag::of_body(body.as_bytes());

@@ -25,10 +25,11 @@ use crate::{
     store::{Origin, Resource},
 };
 
-/// Reports the consistency between pages of a set.
+/// The response header that reports the consistency between the pages of a set.
 pub(super) const CONSISTENCY: HeaderName = HeaderName::from_static("antiphon-consistency");
 
-/// Answers with rows as NDJSON or CSV. One batch is in memory at a time, and the next is read when this one is sent.
+/// Returns a response with rows as NDJSON or CSV. One batch is in memory at a time. The next batch is read after the
+/// current batch is sent.
 pub(super) async fn answer(
     server: &DualResponseServer,
     call: &Call,
@@ -45,7 +46,7 @@ pub(super) async fn answer(
         columns = server.inner.shown(resource, &options)?;
     }
     let mut rows = Box::pin(server.stream_of(resource, &call.access, options).await?);
-    // The first batch is read before the answer starts, so that an early failure is a normal error.
+    // The first batch is read before the response starts, so that an early failure results in an error response.
     let first = rows.try_next().await?;
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static(format.media_type())),
@@ -61,7 +62,7 @@ pub(super) async fn answer(
             let name = [(header::CONTENT_DISPOSITION, csv::disposition(&resource.name, "csv"))];
             Ok((headers, name, body(head.chain(parts).map_ok(Bytes::from), stall)).into_response())
         }
-        // A page of JSON has its own answer. Its rows are the same as those of the line formats.
+        // JSON pages are created by another function. If the format is `Json` here, the rows are sent as lines.
         Format::Json | Format::Ndjson | Format::Jsonl => {
             let parts = stream::iter(first.map(Ok)).chain(rows).map_ok(|rows| Bytes::from(lines(&rows)));
             Ok((headers, body(parts, stall)).into_response())
@@ -79,20 +80,21 @@ fn lines(rows: &Rows) -> String {
     lines
 }
 
-/// Waits for the first part, with the timeout of the source.
+/// Waits for the first part of the body, with the timeout of the source.
 pub(super) async fn first<T>(part: impl Future<Output = T>, server: &DualResponseServer) -> Result<T> {
     let limit = server.inner.options.limits.source_timeout;
     tokio::time::timeout(limit, part).await.map_err(|_| DualResponseError::Timeout { limit })
 }
 
-/// Creates a body from parts. An error in the middle breaks the connection, so that a part is never taken for the
-/// whole. The same happens if the reader or the source stalls for too long, because other requests wait for the slot.
+/// Creates a response body from parts. An error midway aborts the connection, so that the client cannot mistake an
+/// incomplete body for a complete body. The connection is also aborted if the reader or the source stalls for too
+/// long, because other requests wait for the slot.
 pub(super) fn body(parts: impl Stream<Item = Result<Bytes>> + Send + 'static, stall: Duration) -> Body {
     let parts = AssertUnwindSafe(parts).catch_unwind().map(|part| match part {
         Ok(part) => part,
         Err(_) => Err(DualResponseError::Query("the source panicked".into())),
     });
-    // One part waits to be sent while the next is read.
+    // One part waits to be sent while the next part is read.
     let (tx, rx) = mpsc::channel(1);
     tokio::spawn(async move {
         let mut parts = std::pin::pin!(parts);
@@ -118,7 +120,7 @@ pub(super) fn body(parts: impl Stream<Item = Result<Bytes>> + Send + 'static, st
                 return tracing::warn!(error, "a stream of rows failed and was closed");
             }
         }
-        // Without this message, the end counts as an error.
+        // Without this message, the receiver treats the end of the channel as an error.
         let _ = tokio::time::timeout(stall, tx.send(None)).await;
     });
     let parts = stream::unfold(Some(rx), async |rx| {
@@ -130,7 +132,7 @@ pub(super) fn body(parts: impl Stream<Item = Result<Bytes>> + Send + 'static, st
             None => Some((Err(io::Error::other("the server closed the stream of rows early")), None)),
         }
     });
-    // The compression layer polls again after the end.
+    // The compression layer polls the stream again after its end.
     Body::from_stream(parts.fuse())
 }
 

@@ -13,8 +13,8 @@ use sha2::{Digest as _, Sha256};
 use super::{cache::Tag, call::is_id, error::ApiError};
 use crate::VIEWER;
 
-/// Handles `GET /{id}/view`. The page is the same for every set and contains no data. It is served without a lookup, so
-/// it does not reveal whether a set exists.
+/// Handles `GET /{id}/view`. The web page is the same for every set and contains no data. The server returns the web
+/// page without a lookup, so the response does not reveal whether a set exists.
 pub(super) fn view(page: Page, names: &RawPathParams, headers: &HeaderMap) -> Result<Response, ApiError> {
     if !names.iter().any(|(name, id)| name == "id" && is_id(id)) {
         return Err(ApiError::not_found());
@@ -29,14 +29,15 @@ pub(super) fn view(page: Page, names: &RawPathParams, headers: &HeaderMap) -> Re
     Ok((kept, own, VIEWER).into_response())
 }
 
-/// The content security policy of the page.
+/// The content security policy of the web page.
 #[derive(Clone, Debug)]
 pub(super) struct Page {
     policy: HeaderValue,
 }
 
 impl Page {
-    /// Creates the policy. Only the scripts and styles in the page are allowed, and only requests to this server.
+    /// Creates the policy. The policy allows only the scripts and styles in the web page, and only requests to this
+    /// server.
     pub(super) fn new() -> Self {
         let (scripts, styles) = (hashes(VIEWER, "script"), hashes(VIEWER, "style"));
         let policy = format!(

@@ -10,7 +10,7 @@ use crate::{
     store::{Resource, Tombstone, TombstoneEntry},
 };
 
-/// The authorization with which a method of the server is called.
+/// The authorization for a call of a server method.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Access {
@@ -33,7 +33,7 @@ impl Access {
         Self::Caller(owner)
     }
 
-    /// Returns whether this is the owner, or has the same rights.
+    /// Returns whether this authorization has the rights of the owner.
     fn is(&self, owner: &Owner) -> bool {
         match self {
             Self::Program | Self::Link(_) => true,
@@ -60,7 +60,7 @@ pub enum Action {
     Describe,
     /// Reading the rows of the set.
     Read,
-    /// Pinning, unpinning or extending the set.
+    /// Pinning or unpinning the set, or extending the lifetime of the set.
     Pin,
     /// Deleting the set.
     Delete,
@@ -132,7 +132,7 @@ where
 }
 
 impl Inner {
-    /// Opens a set to read or export its rows. If this is rejected, it is recorded in the audit.
+    /// Opens a set to read or export its rows. Records a rejected attempt in the audit.
     pub(crate) async fn open_rows(&self, id: &str, access: &Access, action: Action) -> Result<Resource> {
         let opened = self.open(id, access, action).await;
         if let Err(error) = &opened {
@@ -145,7 +145,7 @@ impl Inner {
     ///
     /// For a caller, a missing set and the set of another owner give the same error.
     pub(crate) async fn open(&self, id: &str, access: &Access, action: Action) -> Result<Resource> {
-        // A link contains its set and its scopes, which are checked before any lookup.
+        // A link contains the ID of its set and its scopes. Both are checked before any lookup.
         check_link(id, access, action)?;
         let Some(resource) = self.options.store.get(id).await? else {
             return Err(match self.options.store.tombstone(id).await? {

@@ -42,7 +42,8 @@ impl Inner {
         self.record(access.owner(), matches!(access, Access::Link(_)), action, id, (rows, bytes), refused);
     }
 
-    /// Records an event. Use it directly if there is no `Access`, because the link or the credentials were invalid.
+    /// Records an event. Call this function directly if no `Access` exists because the link or the credentials were
+    /// invalid.
     pub(crate) fn record(
         &self,
         caller: Owner,

@@ -8,7 +8,8 @@ use super::{DualResponseServer, Inner, snapshots::sweep};
 use crate::{error::Result, store::Removal};
 
 impl DualResponseServer {
-    /// Starts the periodic clean-up, unless it is already running. It ends with the last handle of the server.
+    /// Starts the periodic clean-up, unless it is already running. The clean-up ends when the last handle of the
+    /// server is dropped.
     pub(crate) fn begin_cleaning(&self) {
         self.inner.cleaning.get_or_init(|| {
             let inner = Arc::downgrade(&self.inner);
@@ -21,8 +22,8 @@ impl DualResponseServer {
                     if let Err(error) = inner.clean_up().await {
                         tracing::warn!(%error, "expired result sets could not be removed; retrying at the next clean-up");
                     }
-                    // If the store is not shared, it does not contain the sets of other processes. A sweep would remove
-                    // their snapshots.
+                    // A store that is not shared does not contain the sets of other processes. With such a store, a
+                    // sweep would remove the snapshots of the other processes.
                     if swept.elapsed() < sweep::INTERVAL || !inner.options.store.is_shared() {
                         continue;
                     }
@@ -69,8 +70,8 @@ impl Inner {
                 }
             }
         }
-        // Only the process that created a set has its closures, and only if the store is not shared. So sets that other
-        // replicas removed leave nothing behind here.
+        // Only the process that created a set has the closures of the set, and only if the store is not shared. So
+        // this process has no closures of sets that other replicas removed.
         if removed > 0 {
             tracing::debug!(removed, "expired result sets were removed");
         }

@@ -84,8 +84,8 @@ impl CreateOptions {
         self
     }
 
-    /// Makes `create_response` wait until all rows of a snapshot are saved, without a time limit. Use this option for a
-    /// tool that runs as a task. Default: `create_response` waits for
+    /// Makes `create_response` wait until all rows of a snapshot are saved, without a time limit. Use this option for
+    /// a tool that runs as a task. Default: `create_response` waits for
     /// [`ResultLimits::with_settle`](crate::ResultLimits::with_settle), and the response states whether rows are still
     /// being written.
     ///
@@ -180,7 +180,8 @@ impl Inner {
     ) -> Result<DualResponse> {
         let columns = columns.unwrap_or(std::mem::take(&mut taken.columns));
         check_width(&columns)?;
-        // A source can return more rows than requested, and can have grown since the count.
+        // A source can return more rows than requested. The source can also have more rows now than at the time of the
+        // count.
         let shown = sample_size.min(taken.total).min(taken.sample.len() as u64);
         taken.sample.truncate(usize::try_from(shown).unwrap_or(usize::MAX));
         let mut preview = self.preview(&resource, &taken.sample, &columns, None)?;
@@ -197,8 +198,8 @@ impl Inner {
         Ok(response)
     }
 
-    /// Returns an error if no caller could access the set. With authentication, a set needs an owner. Without
-    /// authentication, policy and link keys, it must not have one.
+    /// Returns an error if no caller could access the set. If the server authenticates callers, a set must have an
+    /// owner. If the server has no authentication, no access policy and no link keys, a set must not have an owner.
     fn check_owner(&self, owner: &Owner) -> Result<()> {
         if self.knows_callers() && owner.is_nobody() {
             return Err(DualResponseError::Config(
@@ -233,8 +234,8 @@ impl Inner {
                 let (rows, columns) = if declared {
                     (rows, Vec::new())
                 } else {
-                    // All rows are parsed, because a column can occur in the last row only. Parsing megabytes would
-                    // block other tasks, so it runs on another thread.
+                    // All rows are parsed, because a column can occur only in the last row. Parsing megabytes would
+                    // block other tasks, so the parser runs on another thread.
                     let looked = tokio::task::spawn_blocking(move || {
                         let columns = inferred(&rows);
                         (rows, columns)
@@ -307,7 +308,8 @@ impl Inner {
         Bounds { bytes, cell: limits.preview_cell, columns: limits.preview_columns }
     }
 
-    /// Creates the preview of a set. Text and structured content each fit in the limit with this preview.
+    /// Creates the preview of a set. With this preview, the text and the structured content each stay within the
+    /// limit.
     pub(super) fn preview(
         &self,
         resource: &Resource,
@@ -317,7 +319,7 @@ impl Inner {
     ) -> Result<Preview> {
         let limit = self.options.limits.preview_bytes;
         let overhead = overhead(&self.uri(&resource.id), &self.url(&resource.id), &resource.name, lineage);
-        // The overhead is an upper bound. With a small limit, it would leave no room for rows.
+        // The overhead is an upper bound. If the limit is small, this bound would leave no room for rows.
         let left = limit.saturating_sub(overhead).max(limit / 4);
         Preview::with_columns(rows, columns, self.bounds(left))
             .map_err(|error| DualResponseError::Query(error.into()))
@@ -388,7 +390,7 @@ fn bounded(name: String) -> String {
     if name.len() <= MAX_NAME { name } else { name.chars().take(MAX_NAME / 4).collect() }
 }
 
-/// Returns 160 random bits. The letters do not depend on upper and lower case, so that the ID can be the host of a URI.
+/// Returns 160 random bits. The ID is not case-sensitive, so that it can be the host of a URI.
 fn new_id() -> String {
     const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
     let mut bits = [0; 20];

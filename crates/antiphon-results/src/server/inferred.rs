@@ -9,7 +9,7 @@ use crate::{
     rows::{Row, Rows},
 };
 
-/// Returns the columns of rows: all members, with a common type if there is one.
+/// Returns the columns of rows: all members of all rows, each with the common type of its values if one exists.
 pub(super) fn inferred(rows: &Rows) -> Result<Vec<ColumnDefinition>, serde_json::Error> {
     let mut order = Vec::new();
     let mut found: BTreeMap<String, (Option<ColumnType>, usize)> = BTreeMap::new();

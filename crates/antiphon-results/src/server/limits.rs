@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-/// The limits of a [`DualResponseServer`](crate::DualResponseServer). Every input from clients has a limit.
+/// The limits of a [`DualResponseServer`](crate::DualResponseServer). A limit applies to every input from clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResultLimits {
     pub(crate) preview_bytes: usize,
@@ -98,8 +98,8 @@ impl ResultLimits {
         self
     }
 
-    /// Sets the maximum number of rows in one page. If a client requests more, the page has this number of rows. The
-    /// minimum is 1. Default: 10,000.
+    /// Sets the maximum number of rows in one page. If a client requests more rows, the page has this number of rows.
+    /// The minimum is 1. Default: 10,000.
     #[must_use]
     pub fn with_page_rows(mut self, rows: u64) -> Self {
         self.page_rows = rows;
@@ -121,8 +121,8 @@ impl ResultLimits {
         self
     }
 
-    /// Sets the maximum size in bytes of the query parameters of a set. The same limit applies to its metadata.
-    /// Default: 64 KiB.
+    /// Sets the maximum size in bytes of the query parameters of a set. The same limit applies to the metadata of a
+    /// set. Default: 64 KiB.
     #[must_use]
     pub fn with_metadata_bytes(mut self, bytes: usize) -> Self {
         self.metadata_bytes = bytes;
@@ -186,8 +186,8 @@ impl ResultLimits {
         self
     }
 
-    /// Sets the maximum time that the creation of a snapshot waits for its last row. A small snapshot is then complete,
-    /// with an exact count, when the tool returns. Default: 2 seconds.
+    /// Sets the maximum time that the creation of a snapshot waits for the last row. If all rows arrive within this
+    /// time, the snapshot is complete and has an exact count when the tool returns. Default: 2 seconds.
     #[must_use]
     pub fn with_settle(mut self, time: Duration) -> Self {
         self.settle = time;

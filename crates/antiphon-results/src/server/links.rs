@@ -14,8 +14,8 @@ use crate::{
 impl DualResponseServer {
     /// Creates a signed link to a result set.
     ///
-    /// The link does not allow more than `access` does. If `access` allows reading but not exporting, the link allows
-    /// only pages.
+    /// The link allows only actions that `access` allows. If `access` allows reading but not exporting, the link
+    /// allows only pages.
     ///
     /// ```
     /// # use antiphon_results::{
@@ -69,7 +69,7 @@ impl DualResponseServer {
                 "`scopes` is empty; a link needs at least one of `read`, `pin`, `delete` and `query`".into(),
             ));
         }
-        // A link does not allow more than its creator can do.
+        // A link allows only actions that its creator is allowed to perform.
         let mut paged = false;
         if let (Access::Caller(caller), Some(authorize)) = (access, &self.inner.options.authorize) {
             for scope in &scopes {

@@ -99,8 +99,8 @@ impl DualResponseServer {
     ///
     /// # Errors
     ///
-    /// Returns [`DualResponseError::Config`] if the base URL is missing or invalid, if two queries have the same name,
-    /// if the URI scheme is invalid, or if a page has no rows because its default or maximum size is 0.
+    /// Returns [`DualResponseError::Config`] if the base URL is missing or invalid, if the URI scheme is invalid, or
+    /// if two queries have the same name. Also returns this error if the default or the maximum size of a page is 0.
     pub fn new(options: DualResponseServerOptions) -> Result<Self> {
         let base = base(&options.base_url)?;
         if let Some(problem) = options.problems.first() {
@@ -150,7 +150,7 @@ impl DualResponseServer {
         self.inner.create(options).await
     }
 
-    /// Returns the set with this ID, or `None` if it does not exist or has expired.
+    /// Returns the set with this ID, or `None` if the set does not exist or has expired.
     pub async fn get_resource(&self, id: &str) -> Result<Option<Resource>> {
         found(self.inner.open(id, &Access::Program, Action::Describe).await)
     }
@@ -220,8 +220,8 @@ impl DualResponseServer {
             },
             Err(error) => Err(error),
         };
-        // A rejected deletion must not remove the closures. The rows are removed after the set, so that a set always
-        // has its rows.
+        // A rejected deletion must not remove the closures. The rows are removed after the set, so that every existing
+        // set has its rows.
         if let Ok(resource) = &deleted {
             self.inner.forget(id);
             self.inner.discard(resource).await;
@@ -236,10 +236,10 @@ impl DualResponseServer {
         deleted.map(drop)
     }
 
-    /// Records the set that a caller received last. [`newest`](Self::newest) returns it for ten minutes.
+    /// Records the set that a caller received last. [`newest`](Self::newest) returns this set for ten minutes.
     ///
     /// `caller` is the name of the authenticated caller. Use `None` only if the process has a single caller, for
-    /// example a server over stdio. A shared store keeps the record only for a named caller.
+    /// example a server over stdio. In a shared store, the server stores this record only for a named caller.
     pub async fn set_newest(&self, caller: Option<&str>, id: &str) -> Result<()> {
         self.inner.newest.set(caller, id, self.inner.now());
         let store = &self.inner.options.store;
@@ -249,7 +249,8 @@ impl DualResponseServer {
         }
     }
 
-    /// Returns the ID of the set that a caller received last. Returns `None` without a set of the last ten minutes.
+    /// Returns the ID of the set that a caller received last. Returns `None` if the caller received no set in the last
+    /// ten minutes.
     ///
     /// The method does not check whether the caller can access the set.
     pub async fn newest(&self, caller: Option<&str>) -> Result<Option<String>> {
@@ -284,7 +285,7 @@ impl DualResponseServer {
     }
 
     /// Stops the clean-up, cancels snapshot writes, and closes the connections of the store. A set whose rows are
-    /// still being written gets the state `failed`, and its reason is the shutdown.
+    /// still being written gets the state `failed`, with the shutdown as the reason.
     pub async fn shutdown(&self) -> Result<()> {
         if let Some(cleaning) = self.inner.cleaning.get() {
             cleaning.abort();
@@ -317,7 +318,7 @@ impl Inner {
         format!("{}/{id}", self.base.as_str().trim_end_matches('/'))
     }
 
-    /// Returns the URI of a set. If the scheme is `http` or `https`, this is the URL.
+    /// Returns the URI of a set. If the scheme is `http` or `https`, the URI is the URL of the set.
     pub(crate) fn uri(&self, id: &str) -> String {
         match self.options.scheme.as_str() {
             "http" | "https" => self.url(id),

@@ -7,13 +7,13 @@ use std::{
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-/// Time for which a set counts as the newest.
+/// Time for which a set counts as the newest set of its caller.
 const LIFE: TimeDelta = TimeDelta::minutes(10);
 
 /// Maximum number of callers.
 const CALLERS: usize = 10_000;
 
-/// The newest set of each caller. `None` is the only caller of the process.
+/// The newest set of each caller. The key `None` is for the only caller of a process.
 #[derive(Default)]
 pub(super) struct Newest(Mutex<HashMap<Option<String>, Recorded>>);
 
@@ -28,7 +28,7 @@ impl Newest {
         if newest.len() >= CALLERS {
             newest.retain(|_, recorded| now - recorded.at < LIFE);
         }
-        // The newest set is only a convenience, so a flood of callers can remove it.
+        // The newest set is only a convenience, so all entries can be removed if there are too many callers.
         if newest.len() >= CALLERS {
             newest.clear();
         }

@@ -52,7 +52,7 @@ pub struct DualResponseServerOptions {
 }
 
 impl DualResponseServerOptions {
-    /// Creates options for a server. `base_url` is the URL at which clients reach its routes, such as
+    /// Creates options for a server. `base_url` is the URL at which clients reach the routes of the server, such as
     /// `https://api.example.com/resources`.
     pub fn new(base_url: impl Into<String>) -> Self {
         Self {
@@ -108,7 +108,7 @@ impl DualResponseServerOptions {
         self
     }
 
-    /// Sets the interval of the clean-up of expired sets. Default: 1 minute.
+    /// Sets the interval at which the server removes expired sets. Default: 1 minute.
     pub fn with_cleanup_interval(mut self, interval: Duration) -> Self {
         self.cleanup_interval = interval;
         self
@@ -159,7 +159,7 @@ impl DualResponseServerOptions {
         self
     }
 
-    /// Sets the keys that sign links. Default: none, and the server cannot sign links.
+    /// Sets the keys that sign links. Default: none. Without keys, the server cannot sign links.
     pub fn with_link_keys(mut self, keys: LinkKeys) -> Self {
         self.link_keys = Some(keys);
         self
@@ -202,8 +202,8 @@ impl DualResponseServerOptions {
         self
     }
 
-    /// Sets the origins whose web pages can call the routes (CORS). The server rejects requests from web pages of
-    /// other origins, except its own. Default: none.
+    /// Sets the origins whose web pages can call the routes (CORS). The server rejects requests from web pages of all
+    /// other origins, except the server's own origin. Default: none.
     #[cfg(feature = "rest")]
     pub fn with_allowed_origins(mut self, origins: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.allowed_origins = origins.into_iter().map(Into::into).collect();

@@ -1,4 +1,4 @@
-//! Sorts in-memory rows once, and caches them for further pages.
+//! Sorts in-memory rows once, and caches the sorted rows for further pages.
 
 use std::{
     cmp::Ordering,
@@ -13,11 +13,11 @@ use crate::{
     rows::{Row, Rows},
 };
 
-/// Maximum number of cached sets, and of their bytes.
+/// Maximum number of cached sets, and maximum number of cached bytes.
 const KEPT: usize = 8;
 const KEPT_BYTES: usize = 64 * 1024 * 1024;
 
-/// The last sorted sets, so that the second page does not sort again.
+/// The sets that were sorted most recently, so that the second page does not sort again.
 #[derive(Default)]
 pub(super) struct Sorted {
     kept: Mutex<VecDeque<(String, Sort, Arc<Rows>)>>,
@@ -78,8 +78,8 @@ fn compare(a: &Value, b: &Value) -> Ordering {
 
 fn numbers(a: &Number, b: &Number) -> Ordering {
     let float = |number: &Number| number.as_f64().unwrap_or(f64::NAN);
-    // Large numbers that are equal as floats are compared as integers. One rule applies to all numbers, because two
-    // rules would give no total order, and the sort would panic.
+    // Large numbers that are equal as floats are compared as integers. The same rule must apply to all numbers. With
+    // two rules, there would be no total order, and the sort would panic.
     #[expect(clippy::cast_possible_truncation, reason = "what is too large is the largest")]
     let whole = |number: &Number| {
         let whole = number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from));

@@ -4,9 +4,9 @@ use super::Filter;
 
 /// A request for aggregates, such as counts and sums, of the rows in each group.
 ///
-/// The result has one row for each group. A row has one member for each group column, with the name of the column. Each
-/// row also has one member for each measure: `m0`, `m1` and so on. The rows are sorted by the group columns. With a
-/// `limit`, the rows are sorted by the first measure.
+/// The result has one row for each group. A row has one member for each group column, with the name of the column.
+/// Each row also has one member for each measure: `m0`, `m1` and so on. The rows are sorted by the group columns. With
+/// a `limit`, the rows are sorted by the first measure.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
@@ -18,7 +18,7 @@ pub struct Aggregate {
     /// Filters that each aggregated row must match.
     pub filter: Vec<Filter>,
     /// Maximum number of groups, up to 10,000. The result contains the groups with the greatest first measure.
-    /// Default: all groups, and an error if there are more than 10,000.
+    /// Default: all groups. If there are more than 10,000 groups, the request fails.
     pub limit: Option<u64>,
 }
 

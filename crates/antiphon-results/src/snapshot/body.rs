@@ -21,7 +21,7 @@ pub enum SetStatus {
 }
 
 impl SetStatus {
-    /// Returns the name of the state as in JSON, such as `ready`.
+    /// Returns the name of the state in JSON, such as `ready`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ready => "ready",
@@ -41,7 +41,7 @@ pub enum RetrievalMode {
     Proxy,
     /// The server redirects clients to a signed URL at the object store, which is valid for a limited time.
     Redirect,
-    /// Like `Redirect`, and the manifest also contains the signed URL.
+    /// Like `Redirect`. In addition, the manifest contains the signed URL.
     Direct,
 }
 
@@ -57,12 +57,12 @@ pub struct SetManifest {
     pub status: SetStatus,
     /// Number of rows. While rows are being written, the number of rows written so far.
     pub rows: u64,
-    /// Whether `rows` is exact. The field is `false` while rows are being written, and for a live query, whose data can
-    /// change.
+    /// Whether `rows` is exact. The field is `false` while rows are being written, and for a live query, whose data
+    /// can change.
     pub exact: bool,
     /// Stored size of the rows in bytes, if it is known.
     pub bytes: Option<u64>,
-    /// Digest of the stored bytes: `sha-256:` and hexadecimal. Only a snapshot that is ready has a digest.
+    /// Digest of the stored bytes: `sha-256:` and the hash in hexadecimal. Only a snapshot that is ready has a digest.
     pub digest: Option<String>,
     /// Columns of the set.
     pub columns: Vec<ColumnDefinition>,

@@ -4,7 +4,8 @@ use super::ExportFormat;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SnapshotCapabilities {
-    /// Whether the store has a query engine. With a query engine, it can sort, filter, aggregate and run SQL queries.
+    /// Whether the store has a query engine. With a query engine, the store can sort, filter, aggregate and run SQL
+    /// queries.
     pub queries: bool,
     /// Formats in which the store can export rows.
     pub formats: Vec<ExportFormat>,

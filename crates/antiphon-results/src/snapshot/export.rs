@@ -8,9 +8,9 @@ use super::View;
 use crate::error::Result;
 
 /// The format of exported rows.
-// The enum is exhaustive, so that a new format is a compile error where a store must encode it. The encoders are in
-// `antiphon-snapshot`, in `src/read/export/`. The tests `every_export_format_can_be_written` of the CLI and
-// `page_offers_every_export_format` fail until the CLI and the viewer have the format too.
+// The enum is exhaustive. So a new format causes a compile error where a store must encode the format. The encoders
+// are in `antiphon-snapshot`, in `src/read/export/`. The tests `every_export_format_can_be_written` of the CLI and
+// `page_offers_every_export_format` fail until the CLI and the viewer support the new format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ExportFormat {
@@ -30,7 +30,7 @@ impl ExportFormat {
     /// All formats.
     pub const ALL: [Self; 5] = [Self::Ndjson, Self::Csv, Self::Arrow, Self::Parquet, Self::Xlsx];
 
-    /// Returns the name in URLs, which is also the file extension.
+    /// Returns the name of the format in URLs, which is also the file extension.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ndjson => "ndjson",
@@ -99,7 +99,8 @@ pub struct ExportRequest {
     pub chunk: Option<u64>,
     /// Range of bytes of the file to return. If `None`, the whole file is returned.
     pub range: Option<ByteRange>,
-    /// Whether [`Csv`](ExportFormat::Csv) cells that a spreadsheet would run as a formula are escaped. Default: `true`.
+    /// Whether [`Csv`](ExportFormat::Csv) cells that a spreadsheet would run as a formula are escaped. Default:
+    /// `true`.
     pub csv_safe: bool,
 }
 
@@ -176,7 +177,7 @@ pub struct Export {
 }
 
 impl Export {
-    /// Creates an export of the whole file. `total` is its size in bytes, if it is known.
+    /// Creates an export of the whole file. `total` is the size of the file in bytes, if it is known.
     pub fn new(tag: impl Into<String>, total: Option<u64>, body: BoxStream<'static, Result<Bytes>>) -> Self {
         Self { total, start: 0, length: total, tag: tag.into(), body }
     }

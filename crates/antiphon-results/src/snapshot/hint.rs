@@ -10,17 +10,17 @@ pub enum ColumnHint {
     Date,
     /// The values are dates with times.
     Timestamp,
-    /// The values are any JSON, which is kept as JSON.
+    /// The values are arbitrary JSON, and are stored as JSON.
     Json,
-    /// The values are integers, if the column has values.
+    /// If the column has values, these values are integers.
     Integer,
-    /// The values are numbers, if the column has values.
+    /// If the column has values, these values are numbers.
     Number,
-    /// The values are `true` and `false`, if the column has values.
+    /// If the column has values, these values are `true` or `false`.
     Boolean,
-    /// The values are bytes in the format of PostgreSQL: `\x` and hexadecimal.
+    /// The values are bytes in the format of PostgreSQL: `\x` and hexadecimal digits.
     Hex,
-    /// The values are numbers, including the texts `NaN`, `Infinity` and `-Infinity`, for which JSON has no numbers.
+    /// The values are numbers, or the texts `NaN`, `Infinity` and `-Infinity`, because JSON has no such numbers.
     Float,
 }
 

@@ -12,7 +12,7 @@ pub struct Manifest {
     pub rows: u64,
     /// Size of the stored rows in bytes.
     pub bytes: u64,
-    /// Digest of the stored bytes: `sha-256:` and hexadecimal.
+    /// Digest of the stored bytes: `sha-256:` and the hash in hexadecimal.
     pub digest: String,
     /// Time at which the write was complete.
     pub written_at: DateTime<Utc>,

@@ -29,7 +29,7 @@ use futures_util::stream::BoxStream;
 #[cfg(feature = "server")]
 use url::Url;
 
-/// For the crate that saves rows: the hint of a JSON source about a column.
+/// A hint of a JSON source about a column. This type is public for the crate that saves snapshots.
 #[cfg(feature = "server")]
 #[doc(hidden)]
 pub use self::hint::ColumnHint;
@@ -58,7 +58,7 @@ use crate::{error::Result, hex::hex, owner::Owner, rows::Rows};
 ///   row for every page size and on every replica. Rows with equal sort values keep the order of the source.
 /// - **One content.** [`Manifest::digest`] and every byte of an export stay the same while the snapshot exists. So a
 ///   client can resume an interrupted download.
-/// - **No silent truncation.** If a row cannot be read, the store returns an error, also in the middle of a stream.
+/// - **No silent truncation.** If a row cannot be read, the store returns an error, even in the middle of a stream.
 /// - If the caller drops the future or stream of a page, an export, a write or a query, the work stops.
 /// - A snapshot is identified by its whole [`SnapshotId`], which includes the tenant. A tenant's snapshot cannot be
 ///   found under another tenant.
@@ -85,21 +85,21 @@ pub trait SnapshotStore: fmt::Debug + Send + Sync + 'static {
     /// Returns the metadata of a complete snapshot, and the list of its chunks.
     async fn manifest(&self, id: &SnapshotId) -> Result<Manifest>;
 
-    /// Builds a view (sorted or filtered rows), so that it can be read, and returns its number of rows. Each view is
-    /// built once, and concurrent callers wait for the same build. If all callers are cancelled, the build continues
-    /// for some time, because a caller often retries.
+    /// Builds a view (sorted or filtered rows) for later reads, and returns the number of rows in the view. Each view
+    /// is built once, and concurrent callers wait for the same build. If all callers are cancelled, the build
+    /// continues for some time, because a caller often retries.
     async fn prepare(&self, id: &SnapshotId, view: &View) -> Result<u64>;
 
-    /// Returns rows of a snapshot, or of a view of it.
+    /// Returns rows of a snapshot, or of a view of the snapshot.
     async fn page(&self, id: &SnapshotId, request: &SnapshotPage) -> Result<Rows>;
 
-    /// Returns statistics of each column. The store computes them once and then keeps them.
+    /// Returns statistics of each column. The store computes the statistics of a snapshot once, and then stores them.
     async fn stats(&self, id: &SnapshotId) -> Result<Vec<ColumnStats>>;
 
     /// Returns aggregates of the rows, such as counts and sums for each group, for example for a chart.
     async fn aggregate(&self, id: &SnapshotId, aggregate: &Aggregate) -> Result<Rows>;
 
-    /// Exports all rows, or the rows of a view, as a file. The bytes are a stream.
+    /// Exports all rows, or the rows of a view, as a file. The returned [`Export`] contains the bytes as a stream.
     async fn export(&self, id: &SnapshotId, request: &ExportRequest) -> Result<Export>;
 
     /// Returns a signed URL at which clients can download the stored file without this server. The URL is valid for
@@ -123,17 +123,17 @@ pub trait SnapshotStore: fmt::Debug + Send + Sync + 'static {
     /// process, counts with its maximum size.
     async fn usage(&self, tenant: Option<&str>) -> Result<u64>;
 
-    /// Returns the number of bytes that the owner's *share* uses. The share is all snapshots of the tenant, or of the
-    /// principal if the owner has no tenant.
+    /// Returns the number of bytes that the owner's *share* uses. The share consists of all snapshots of the tenant.
+    /// If the owner has no tenant, the share consists of all snapshots of the principal.
     ///
-    /// A store can return an earlier value if a new one is expensive to compute. The default implementation returns
+    /// A store can return an earlier value if a new value is expensive to compute. The default implementation returns
     /// [`usage`](Self::usage), which is one value for all principals without a tenant.
     async fn usage_of(&self, owner: &Owner) -> Result<Taken> {
         Ok(Taken::now(self.usage(owner.tenant.as_deref()).await?))
     }
 }
 
-/// The storage that the snapshots of a tenant, or of a principal without a tenant, use.
+/// The storage in use by the snapshots of a tenant, or by the snapshots of a principal without a tenant.
 #[cfg(feature = "server")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -164,12 +164,13 @@ impl Taken {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SnapshotId {
-    /// Name of the tenant's folder in the store. [`SnapshotId::place`] computes it from the name of the tenant.
+    /// Name of the tenant's folder in the store. [`SnapshotId::place`] computes the folder's name from the name of the
+    /// tenant.
     pub place: String,
     /// ID of the result set: lower-case letters, digits and `_`.
     pub set: String,
-    /// See [`SnapshotId::share`]. It is not part of the name, because a snapshot that is found in a store does not
-    /// contain it.
+    /// See [`SnapshotId::share`]. The share is not part of the identity, because a store cannot determine the share of
+    /// a snapshot that it finds.
     share: String,
 }
 
@@ -218,8 +219,8 @@ impl SnapshotId {
         Self { share: place.clone(), place, set: set.into() }
     }
 
-    /// Returns the name of the *share* whose storage limit this snapshot counts toward. A share belongs to a tenant, or
-    /// to a principal without a tenant. All callers without a tenant and without a principal have one common share.
+    /// Returns the name of the *share* whose storage limit this snapshot counts toward. A share belongs to a tenant,
+    /// or to a principal without a tenant. All callers without a tenant and without a principal have one common share.
     ///
     /// A store can use this name in a path.
     pub fn share(&self) -> &str {

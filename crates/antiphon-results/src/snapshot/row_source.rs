@@ -23,8 +23,8 @@ pub enum RowSource {
         /// Stream of batches of rows.
         parts: BoxStream<'static, Result<Rows, BoxError>>,
     },
-    /// A type that only a certain [`SnapshotStore`](super::SnapshotStore) accepts, such as Arrow batches or a
-    /// database query.
+    /// A source of a type that only a certain [`SnapshotStore`](super::SnapshotStore) accepts, such as Arrow batches
+    /// or a database query.
     Own(Box<dyn Any + Send>),
 }
 
@@ -34,8 +34,8 @@ impl RowSource {
         Self::Rows { columns: None, parts: parts.boxed() }
     }
 
-    /// Sets the columns of JSON rows. The method has no effect on other sources, which define their columns themselves.
-    /// Default: inferred from the rows.
+    /// Sets the columns of JSON rows. The method has no effect on other sources, which define their columns
+    /// themselves. Default: inferred from the rows.
     #[must_use]
     pub fn with_columns(self, columns: impl IntoIterator<Item = ColumnDefinition>) -> Self {
         match self {

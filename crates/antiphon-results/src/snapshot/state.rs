@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Truncation;
 
-/// The state of a result set's snapshot, as the store of result sets keeps it.
+/// The state of a result set's snapshot, as saved in the store of result sets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SnapshotState {

@@ -45,7 +45,7 @@ impl ColumnStats {
     }
 }
 
-/// A bin of a histogram. A bin includes its lower bound but not its upper bound. The last bin includes both.
+/// A bin of a histogram. A bin includes its lower bound but not its upper bound. The last bin includes both bounds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bin {
     /// Lower bound of the bin, in the format of the column's values.

@@ -56,8 +56,8 @@ impl Source {
 
     /// Declares that the closures cannot sort rows.
     ///
-    /// The server then rejects requests with a sort. It does not sort a page itself, because that would not sort the
-    /// whole set.
+    /// The server then rejects requests with a sort. The server does not sort single pages, because the whole set
+    /// would still not be sorted.
     #[must_use]
     pub fn unsorted(self) -> Self {
         match self {

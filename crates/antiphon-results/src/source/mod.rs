@@ -28,7 +28,7 @@ use crate::{
     snapshot::RowSource,
 };
 
-/// Converts the error of a source. Invalid requests and timeouts keep their own variants.
+/// Converts the error of a source to a [`DualResponseError`]. Invalid requests and timeouts have their own variants.
 pub(crate) fn failed(error: BoxError) -> DualResponseError {
     #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
     match error.downcast_ref::<SqlError>() {
@@ -41,14 +41,14 @@ pub(crate) fn failed(error: BoxError) -> DualResponseError {
 
 /// A query that every replica registers under the same name.
 ///
-/// A result set of a named query stores only the name and the parameters of the query. Any replica can therefore read
-/// its pages, even after the process that created the set has stopped.
+/// A result set of a named query stores only the name and the parameters of the query. So any replica can read the
+/// pages of the set, even after the process that created the set has stopped.
 ///
 /// # Contract
 ///
 /// - [`page`](Self::page) returns up to `limit` rows. The rows are ordered by the requested sort, and then by the key
-///   if the query has one. The order is stable while the data does not change.
-/// - If [`PageRequest::after`] is set, the page starts after the row with those values, and the query ignores
+///   if the query has a key. The order is stable while the data does not change.
+/// - If [`PageRequest::after`] is set, the page starts after the row with these values, and the query ignores
 ///   `offset`.
 /// - The values in `parameters`, `sort` and `after` come from clients. Bind them as parameters, and never insert them
 ///   into SQL text. The server has already checked that the sort column is one of [`columns`](Self::columns).
@@ -146,7 +146,7 @@ impl PageRequest {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Source {
-    /// In-memory rows. The store keeps the rows, and every page is read from them.
+    /// In-memory rows. The server saves the rows in its store of result sets, and reads every page from the store.
     Rows(Rows),
     /// A named query with its parameters (a live query). The server runs the query again for every page.
     Query {

@@ -17,7 +17,7 @@ const REMEMBERED: usize = 10_000;
 /// Time for which an expired resource is reserved for the caller that found it.
 const CLAIM: TimeDelta = TimeDelta::minutes(1);
 
-/// Maximum number of expired resources in one answer.
+/// Maximum number of expired resources that one call returns.
 const BATCH: usize = 256;
 
 /// Maximum time between storing rows and saving their resource.

@@ -43,8 +43,7 @@ use crate::{
 ///   `delete` removes the resource only if the resource has expired at the given time. A resource that was pinned or
 ///   extended before the call stays.
 /// - [`find_expired`](Self::find_expired) returns only the IDs of expired resources. For one minute after
-///   `find_expired` returns an ID, no other caller gets this ID. Two replicas therefore do not clean up the same
-///   resource.
+///   `find_expired` returns an ID, no other caller gets this ID. So two replicas do not clean up the same resource.
 /// - [`rows`](Self::rows) returns rows as they were [stored](Self::put_rows), in the same order.
 ///
 /// The module `store::conformance` (feature `conformance`) contains the contract tests.
@@ -53,7 +52,7 @@ pub trait ResourceStore: fmt::Debug + Send + Sync + 'static {
     /// Stores a resource under its ID, and returns the ID.
     async fn save(&self, resource: Resource) -> Result<String>;
 
-    /// Returns the resource with this ID, even if it has expired. Returns `None` if it does not exist.
+    /// Returns the resource with this ID, even if it has expired. Returns `None` if the resource does not exist.
     async fn get(&self, id: &str) -> Result<Option<Resource>>;
 
     /// Updates a resource, and returns its new state. Returns `None` if the resource does not exist or has expired.
@@ -65,7 +64,7 @@ pub trait ResourceStore: fmt::Debug + Send + Sync + 'static {
     /// Returns the IDs of resources that have expired at `at`, up to a few hundred.
     async fn find_expired(&self, at: DateTime<Utc>) -> Result<Vec<String>>;
 
-    /// Returns the tombstone of a removed resource, or `None` if the store no longer keeps one.
+    /// Returns the tombstone of a removed resource, or `None` if the store has no tombstone or no longer keeps it.
     async fn tombstone(&self, id: &str) -> Result<Option<TombstoneEntry>>;
 
     /// Stores the rows of a resource. The server calls this method once, before [`save`](Self::save).
@@ -83,7 +82,8 @@ pub trait ResourceStore: fmt::Debug + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Returns the ID from the last call of [`set_newest`](Self::set_newest) for `caller`. Returns `None` without a set of the last ten minutes.
+    /// Returns the ID from the last call of [`set_newest`](Self::set_newest) for `caller`. Returns `None` if there was
+    /// no such call in the last ten minutes.
     async fn newest(&self, caller: &str) -> Result<Option<String>> {
         let _ = caller;
         Ok(None)
@@ -152,7 +152,7 @@ impl<S: ResourceStore + ?Sized> ResourceStore for Arc<S> {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Resource {
-    /// ID of the result set. It contains at least 128 random bits, so callers cannot guess it.
+    /// ID of the result set. The ID contains at least 128 random bits, so callers cannot guess the ID.
     pub id: String,
     /// Display name of the set.
     pub name: String,
@@ -250,13 +250,13 @@ pub enum Origin {
     Snapshot,
 }
 
-/// The reason for which a call removes a resource.
+/// The reason why a call removes a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Removal {
     /// A caller deletes the resource.
     Deleted,
-    /// The resource has expired. If it has not expired at the time `at`, it is not removed.
+    /// The resource has expired. A resource that has not expired at the time `at` is not removed.
     Expired {
         /// Current time.
         at: DateTime<Utc>,
@@ -268,12 +268,12 @@ pub enum Removal {
 pub struct TombstoneEntry {
     /// Reason for the removal.
     pub tombstone: Tombstone,
-    /// Owner of the removed resource. The server does not tell other callers that the resource existed.
+    /// Owner of the removed resource. The server does not reveal to other callers that the resource existed.
     #[serde(default)]
     pub owner: Owner,
 }
 
-/// The reason for which a resource was removed.
+/// The reason why a resource was removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

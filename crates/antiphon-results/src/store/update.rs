@@ -17,7 +17,8 @@ pub struct ResourceUpdate {
     pub at: DateTime<Utc>,
     /// New expiry time. `Some(None)` pins the resource.
     pub expires_at: Option<Option<DateTime<Utc>>>,
-    /// New expiry time, if it is later than the current one. The expiry of a pinned resource is not changed.
+    /// New expiry time. It applies only if it is later than the current expiry time. The expiry of a pinned resource
+    /// is not changed.
     pub lives_until: Option<DateTime<Utc>>,
     /// Number of accesses to add.
     pub accesses: u64,
@@ -43,7 +44,7 @@ pub struct SnapshotUpdate {
     pub total_count: u64,
     /// Size of the stored rows in bytes.
     pub bytes: u64,
-    /// New columns, if more is known about them than before.
+    /// New columns, if more information about the columns is available than before.
     pub columns: Option<Vec<ColumnDefinition>>,
     /// If set, the update applies only if the last heartbeat of the snapshot's writer was at this time.
     pub if_heard_at: Option<DateTime<Utc>>,

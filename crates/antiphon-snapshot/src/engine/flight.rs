@@ -1,4 +1,4 @@
-//! Work that is done once for all concurrent callers.
+//! Operations that run once for all concurrent callers.
 
 use std::{
     collections::HashMap,
@@ -12,12 +12,12 @@ use tokio::sync::watch;
 
 use crate::error::Error;
 
-/// The time for which work continues without a waiting caller.
+/// The time for which an operation continues without a waiting caller.
 const GRACE: Duration = Duration::from_mins(1);
 
 type Outcome = Option<Result<u64, Arc<DualResponseError>>>;
 
-/// The running work, by name.
+/// The running operations, by name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Flights {
     flights: Arc<Mutex<HashMap<String, Flight>>>,
@@ -30,10 +30,10 @@ struct Flight {
 }
 
 impl Flights {
-    /// Waits for the work of this name, and starts it if it is not running.
+    /// Waits for the operation with this name. Starts the operation if it is not running.
     ///
-    /// If the future is dropped, only the waiting ends. The work itself is cancelled after [`GRACE`] without a
-    /// waiting caller.
+    /// If the future is dropped, the operation continues. The operation is cancelled after [`GRACE`] without a waiting
+    /// caller.
     pub(crate) async fn join<W>(
         &self,
         name: String,
@@ -70,7 +70,7 @@ impl Flights {
     {
         let (waiting, mut waiters) = watch::channel(0);
         let (done, outcome) = watch::channel(None);
-        // The entry is removed when the work ends, even if it panics.
+        // The entry is removed when the operation ends, even if the operation panics.
         let listed = Listed { flights: self.clone(), name };
         tokio::spawn(async move {
             let listed = listed;
@@ -90,7 +90,7 @@ impl Flights {
 /// Resolves when no caller has waited for [`GRACE`].
 async fn abandoned(waiters: &mut watch::Receiver<usize>) {
     loop {
-        // The sender is in the map while the work runs, so neither call ends because of a closed channel.
+        // The sender is in the map while the operation runs, so neither wait ends because of a closed channel.
         let _ = waiters.wait_for(|waiting| *waiting == 0).await;
         let again = waiters.wait_for(|waiting| *waiting > 0);
         if tokio::time::timeout(GRACE, again).await.is_err() {
@@ -126,7 +126,7 @@ impl Drop for Listed {
     }
 }
 
-/// Copies an error for each waiting caller. Errors with a meaning for the caller keep their kind.
+/// Copies an error for each waiting caller. Errors that callers can handle keep their kind.
 fn again(error: &Arc<DualResponseError>) -> DualResponseError {
     match &**error {
         DualResponseError::NotFound => DualResponseError::NotFound,
@@ -191,7 +191,7 @@ mod tests {
         };
         let first = flights.join("view".into(), work);
         assert!(tokio::time::timeout(Duration::from_secs(5), first).await.is_err());
-        // A second caller within the grace period joins the same work, and the period starts again.
+        // A second caller within the grace period joins the same operation, and the period starts again.
         tokio::time::advance(GRACE.saturating_sub(Duration::from_secs(10))).await;
         let second = flights.join("view".into(), || async { unreachable!("it is under way") });
         assert!(tokio::time::timeout(Duration::from_secs(20), second).await.is_err());

@@ -44,8 +44,7 @@ pub(crate) const BATCH_ROWS: usize = 8192;
 /// The maximum time to wait for a turn before the call returns a retry time.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The number of threads for one query. It is fixed, so that the memory use of a query is the same on every
-/// machine.
+/// The number of threads for one query. The number is fixed, so that a query uses the same memory on every machine.
 pub(crate) const PARTITIONS: usize = 2;
 
 /// The maximum number of threads for queries.
@@ -65,7 +64,7 @@ pub(crate) struct Engine {
     pub(crate) flights: Flights,
 }
 
-/// The permission to run a query. Dropping it admits the next query.
+/// The permission to run a query. When this value is dropped, the next query can start.
 #[derive(Debug)]
 pub(crate) struct Turn {
     _process: OwnedSemaphorePermit,
@@ -95,11 +94,12 @@ impl Engine {
         })
     }
 
-    /// Waits for a turn of this tenant, up to [`PATIENCE`] or the time limit of queries.
+    /// Waits for a turn for this tenant, up to [`PATIENCE`] or the time limit of queries.
     pub(crate) async fn turn(&self, tenant: &str) -> Result<Turn, DualResponseError> {
         let of_tenant = self.turns_of(tenant);
         let both = async {
-            // The tenant's permit comes first, so that waiting queries of one tenant do not block other tenants.
+            // A query takes the tenant's permit first, so that waiting queries of one tenant do not block other
+            // tenants.
             let tenant = of_tenant.acquire_owned().await?;
             let process = Arc::clone(&self.turns).acquire_owned().await?;
             Ok::<_, tokio::sync::AcquireError>(Turn { _process: process, _tenant: tenant })
@@ -142,7 +142,7 @@ impl Engine {
         self.pool_bytes / 8
     }
 
-    /// Returns the used bytes of the memory pool.
+    /// Returns the number of bytes in use in the memory pool.
     #[cfg(test)]
     pub(crate) fn taken(&self) -> usize {
         self.runtime.memory_pool.reserved()

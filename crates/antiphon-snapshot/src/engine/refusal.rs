@@ -52,8 +52,8 @@ pub(crate) fn of_query(error: DataFusionError) -> DualResponseError {
     }
 }
 
-/// Converts an error of a view or an aggregate. Its messages do not refer to a query, because the caller wrote
-/// none.
+/// Converts an error of a view or an aggregate. The messages do not refer to a query, because the caller did not write
+/// a query.
 pub(crate) fn of_view(error: DataFusionError) -> DualResponseError {
     match of_query(error) {
         DualResponseError::Refused { rule: "memory" | "spill", .. } => DualResponseError::TooLarge(
@@ -112,7 +112,7 @@ fn of_source(source: antiphon_results::BoxError) -> DualResponseError {
     }
 }
 
-/// Converts an error that several callers share. It cannot be taken apart, so its root is inspected.
+/// Converts an error that several callers share. A shared error cannot be moved, so only its root cause is read.
 fn shared(error: &DataFusionError) -> DualResponseError {
     match error.find_root() {
         DataFusionError::ResourcesExhausted(text) => {
@@ -130,7 +130,7 @@ fn shared(error: &DataFusionError) -> DualResponseError {
     }
 }
 
-/// Returns whether the cause is an invalid pattern in the query, which the engine reports as an internal error.
+/// Returns whether the text of an internal error shows that the cause is an invalid pattern in the query.
 fn is_pattern(text: &str) -> bool {
     text.contains("Regular expression did not compile")
 }

@@ -1,4 +1,4 @@
-//! Runs plans on the threads of queries, and passes their batches to the threads of the server.
+//! Runs plans on separate threads for queries, and sends the resulting batches to the threads of the server.
 
 use std::{
     future::Future,
@@ -24,18 +24,18 @@ const OVERTIME: Duration = Duration::from_secs(2);
 /// The batches of a plan.
 pub(crate) type PlanStream = BoxStream<'static, Result<RecordBatch, DualResponseError>>;
 
-/// The threads of queries. A step of a query cannot be interrupted, so it blocks these threads and not the
-/// server's.
+/// The threads for queries. A step of a query cannot be interrupted, so each step blocks one of these threads and not
+/// a thread of the server.
 #[derive(Debug)]
 pub(crate) struct Threads {
     count: usize,
-    /// Started by the first query.
+    /// The runtime of the threads. `None` until the first query starts the threads.
     runtime: Mutex<Option<Runtime>>,
 }
 
 impl Threads {
-    /// Creates this number of threads. If there are enough for all concurrent queries, a query that blocks its
-    /// threads does not block others.
+    /// Prepares this number of threads. If there are enough threads for all concurrent queries, a query that blocks
+    /// its threads does not block other queries.
     pub(crate) fn new(count: usize) -> Self {
         Self { count, runtime: Mutex::default() }
     }
@@ -59,25 +59,25 @@ impl Drop for Threads {
     fn drop(&mut self) {
         let runtime = self.runtime.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Some(runtime) = runtime.take() {
-            // The last handle can be dropped on any thread, also on one that must not block.
+            // The last handle can be dropped on any thread, even on a thread that must not block.
             runtime.shutdown_background();
         }
     }
 }
 
-/// A plan that is running. If you drop it, the plan stops at the end of its current step.
+/// A plan that is running. If you drop this value, the plan stops at the end of its current step.
 #[derive(Debug)]
 pub(crate) struct Running {
     batches: mpsc::Receiver<RecordBatch>,
-    /// Ends with the plan. A panic in the plan becomes an error here.
+    /// The task that runs the plan. If the plan panics, this task returns an error.
     task: AbortOnDropHandle<Result<(), DualResponseError>>,
     begun: Instant,
     limit: Duration,
 }
 
 impl Running {
-    /// Runs the plan that `open` returns. The turn is held until the plan has stopped, even if no caller waits for
-    /// it.
+    /// Runs the plan that `open` returns. The turn is held until the plan has stopped, even if no caller waits for the
+    /// plan.
     pub(crate) fn start(
         engine: &Engine,
         turn: Arc<Turn>,
@@ -104,7 +104,8 @@ impl Running {
         Ok(Self { batches, task, begun, limit })
     }
 
-    /// Returns the next batch. The plan checks the time limit itself, unless one of its steps takes too long.
+    /// Returns the next batch. The plan checks the time limit between its steps. This method checks the time limit
+    /// too, in case one step takes too long.
     pub(crate) async fn next(&mut self) -> Result<Option<RecordBatch>, DualResponseError> {
         let left = (self.limit + OVERTIME).saturating_sub(self.begun.elapsed());
         let batch = tokio::time::timeout(left, self.batches.recv()).await;

@@ -9,9 +9,9 @@ use crate::error::{Error, Result};
 
 /// Arrow record batches as the source of a snapshot's rows.
 ///
-/// String views and binary views are stored as plain strings and bytes, and dictionaries as their values. Unions,
-/// run-end encoded columns, and two columns with the same name are rejected. All other types are stored unchanged.
-/// Each batch must have the schema that was passed to [`new`](Self::new).
+/// String views and binary views are stored as plain strings and bytes. Dictionaries are stored as their values.
+/// Unions, run-end encoded columns, and two columns with the same name are rejected. All other types are stored
+/// unchanged. Each batch must have the schema that was passed to [`new`](Self::new).
 ///
 /// The stream of batches is read only as fast as rows can be stored. If the stream returns an error, the write fails
 /// and no snapshot remains.

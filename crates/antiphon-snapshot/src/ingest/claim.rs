@@ -29,7 +29,7 @@ pub(super) struct Claim {
 }
 
 impl Claim {
-    /// Takes the claim, unless another writer has it or the snapshot exists.
+    /// Takes the claim, unless another writer has the claim or the snapshot exists.
     pub(super) async fn take(inner: &Arc<Inner>, id: &SnapshotId) -> Result<Self> {
         let place = SnapshotFolder::of(&inner.store.prefix, id);
         let nonce = writer_name()?;
@@ -45,7 +45,7 @@ impl Claim {
             Ok(_) => {}
             Err(StoreError::AlreadyExists { .. } | StoreError::Precondition { .. }) => return Err(taken()),
             Err(error) => {
-                // The file was possibly written anyway.
+                // The file was possibly written, although the call failed.
                 claim.undo().await;
                 return Err(error.into());
             }
@@ -88,15 +88,15 @@ impl Claim {
         Ok(serde_json::from_slice::<Intent>(&text).is_ok_and(|intent| intent.nonce == self.nonce))
     }
 
-    /// Removes the intent after the snapshot is complete. The snapshot is valid even if this fails, and the intent
-    /// is removed with it.
+    /// Removes the intent after the snapshot is complete. If the removal fails, the snapshot is still valid, and the
+    /// intent is removed later with the snapshot.
     pub(super) async fn release(&self) {
         if let Err(error) = self.inner.store.objects.delete(&self.place.intent()).await {
             tracing::warn!(folder = %self.place.folder, %error, "the marker of a complete snapshot could not be removed; it is removed with the snapshot");
         }
     }
 
-    /// Removes all files of this writer, and no file of a later writer. Remaining files are found later.
+    /// Removes all files of this writer, but no file of a later writer. If files remain, a later sweep finds them.
     pub(super) async fn undo(&self) {
         if let Err(error) = self.withdraw().await {
             tracing::warn!(folder = %self.place.folder, %error, "the files of an unfinished snapshot could not be removed; a sweep removes them later");
@@ -104,7 +104,8 @@ impl Claim {
     }
 
     async fn withdraw(&self) -> Result<()> {
-        // The manifest goes first. It is checked because it was possibly written although the call failed.
+        // The manifest is removed first. The manifest is read, because it was possibly written although the call
+        // failed.
         let objects = &self.inner.store.objects;
         let manifest = match objects.get(&self.place.manifest()).await {
             Err(StoreError::NotFound { .. }) => None,
@@ -114,8 +115,8 @@ impl Claim {
             objects.delete(&self.place.manifest()).await.or_else(ignore_missing)?;
         }
         sweep::withdraw(&self.inner, &self.place, &self.nonce).await?;
-        // The intent goes last, because it announces the other files. Its name is shared, so its content is
-        // compared.
+        // The intent is removed last, because it announces the other files. All writers use the same name for the
+        // intent, so its content is compared.
         let exclusive = self.inner.intents.write().await;
         if self.is_ours().await? {
             self.inner.store.objects.delete(&self.place.intent()).await.or_else(ignore_missing)?;

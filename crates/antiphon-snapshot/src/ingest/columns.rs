@@ -18,7 +18,7 @@ pub(crate) fn is_json(field: &Field) -> bool {
     field.metadata().get(EXTENSION.0).is_some_and(|name| name == EXTENSION.1)
 }
 
-/// Returns the column definitions for the wire.
+/// Returns the column definitions for responses.
 pub(crate) fn columns(schema: &Schema) -> Vec<ColumnDefinition> {
     schema.fields().iter().map(column).collect()
 }

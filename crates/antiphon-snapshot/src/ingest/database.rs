@@ -1,7 +1,7 @@
 //! Reads the rows of a database query as JSON, with the column types of the database.
 //!
-//! The dialects of `antiphon-results` choose the types and write the values. A live query and a snapshot therefore
-//! return the same values.
+//! The dialects of `antiphon-results` choose the types and write the values. So a live query and a snapshot return the
+//! same values.
 
 use std::{fmt, future::Future};
 
@@ -27,22 +27,22 @@ use tokio_util::task::AbortOnDropHandle;
 use super::json::JsonRows;
 use crate::error::{Error, Result};
 
-/// Describes the columns of the query and starts to read.
+/// A future that describes the columns of the query and starts to read the rows.
 pub(super) type Opening = BoxFuture<'static, Result<JsonRows>>;
 
-/// The number of bytes after which rows are handed over.
+/// The size in bytes at which the collected rows are sent to the writer.
 const PART_BYTES: usize = 256 * 1024;
 
-/// The number of rows after which they are handed over.
+/// The number at which the collected rows are sent to the writer.
 const PART_ROWS: usize = 1024;
 
-/// A database query as the source of a snapshot's rows. Create it with `from_postgres`, `from_mysql` or
+/// A database query as the source of a snapshot's rows. Create a `DatabaseQuery` with `from_postgres`, `from_mysql` or
 /// `from_sqlite`.
 ///
 /// The query is one statement, so its rows come from one point in time. Concurrent changes are not visible.
 ///
-/// The query uses one connection until the last row is read. If the query is dropped before its last row, its
-/// connection is closed, which ends the query.
+/// The query uses one connection until the last row is read. If this value is dropped before the last row is read, its
+/// connection is closed, and the query ends.
 #[must_use = "a query does nothing until it is taken in"]
 pub struct DatabaseQuery<DB: Database> {
     pool: Pool<DB>,
@@ -77,10 +77,10 @@ pub fn from_postgres(pool: sqlx::PgPool, sql: impl Into<String>) -> DatabaseQuer
 /// The SQL is sent unchanged. Pass values with [`bind`](DatabaseQuery::bind), and never insert them into the SQL. The
 /// pool must be a connection pool of `sqlx` 0.9.
 ///
-/// Values keep their types and all their digits: unsigned numbers, `DECIMAL`, `DATETIME` (without a zone),
-/// `TIMESTAMP` (in UTC), `BLOB`. `TINYINT(1)` becomes a number and not a boolean, because its value can be 2. Text
-/// with a binary collation stays text, and so does `JSON` of MariaDB. A column with a zero date (`0000-00-00`)
-/// becomes text, because no date type can represent it.
+/// Values keep their types and all their digits: unsigned numbers, `DECIMAL`, `DATETIME` (without a zone), `TIMESTAMP`
+/// (in UTC), `BLOB`. `TINYINT(1)` becomes a number and not a boolean, because its value can be 2. Text with a binary
+/// collation stays text. `JSON` of MariaDB also stays text. A column with a zero date (`0000-00-00`) becomes text,
+/// because no date type can represent it.
 ///
 /// ```no_run
 /// use antiphon_results::Source;
@@ -220,7 +220,7 @@ where
         if let Some(part) = receiver.recv().await {
             return Some((part, (receiver, task)));
         }
-        // A reader that panicked sent no error, and its rows are incomplete.
+        // If the reader panicked, it sent no error, and the rows are incomplete.
         let broken = task?.await.err()?;
         Some((Err(BoxError::from(broken)), (receiver, None)))
     })
@@ -238,7 +238,7 @@ impl Sink {
     /// Adds the text of a row. Waits while the channel is full.
     async fn push(&mut self, row: &str) -> Result<(), BoxError> {
         self.rows.push_json(row)?;
-        // The first rows are sent immediately, because the caller waits for them.
+        // The first rows are sent immediately, because the caller waits for these rows.
         if self.rows.len() >= PART_ROWS || self.rows.bytes() >= PART_BYTES || self.sender.capacity() == 2 {
             self.flush().await?;
         }
@@ -257,8 +257,8 @@ impl Sink {
     }
 }
 
-/// A connection that returns to its pool only after its result was read completely. Otherwise it is closed, so that
-/// neither side continues the query.
+/// A connection that returns to its pool only after its result was read completely. Otherwise, the connection is
+/// closed, so that neither the client nor the server continues the query.
 struct Lease<D: Database>(Option<PoolConnection<D>>);
 
 impl<D: Database> Lease<D> {

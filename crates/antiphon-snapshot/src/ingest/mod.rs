@@ -72,13 +72,13 @@ pub(crate) async fn begin(
     Ok(SnapshotWrite::new(sample, first.columns, watched, rest.boxed()))
 }
 
-/// A source of batches. Their schema can become wider from one batch to the next.
+/// A source of batches. The schema can become wider from one batch to the next batch.
 enum Feed {
     Batches(BatchFeed),
     Json(JsonFeed),
 }
 
-/// The first rows, and the columns as far as these rows show them.
+/// The first rows, and the columns according to these rows.
 struct First {
     batches: Vec<RecordBatch>,
     columns: Vec<ColumnDefinition>,
@@ -134,7 +134,7 @@ impl Feed {
         }
     }
 
-    /// Returns the column definitions for the wire.
+    /// Returns the column definitions for responses.
     fn columns(&self) -> Vec<ColumnDefinition> {
         match self {
             Self::Batches(feed) => columns(&feed.schema()),

@@ -12,7 +12,7 @@ use parquet::arrow::ArrowSchemaConverter;
 use super::MAX_COLUMNS;
 use crate::error::{Error, Result};
 
-/// Converts batches of one schema to a schema that can be stored.
+/// A converter from batches of one schema to a schema that can be stored.
 #[derive(Clone, Debug)]
 pub(super) struct Normal {
     given: SchemaRef,
@@ -105,12 +105,12 @@ fn plain_field(field: &FieldRef) -> Result<FieldRef, DataType> {
     if plain == *field.data_type() {
         return Ok(Arc::clone(field));
     }
-    // Create a new field, because a dictionary's field contains more than its type.
+    // Create a new field, because the field of a dictionary contains more data than the type.
     let new = Field::new(field.name(), plain, field.is_nullable()).with_metadata(field.metadata().clone());
     Ok(Arc::new(new))
 }
 
-/// Returns the plain form of a type. The error is the contained type that has none.
+/// Returns the plain form of a type. The error is the type, or the nested type, that has no plain form.
 fn plain(kind: &DataType) -> Result<DataType, DataType> {
     use DataType as T;
     Ok(match kind {

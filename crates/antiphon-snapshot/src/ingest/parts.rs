@@ -1,4 +1,4 @@
-//! Writes one file, or several until the schema for all rows is known.
+//! Writes the rows to one file, or to several files until the schema for all rows is known.
 
 use std::{ops::Range, sync::Arc};
 
@@ -24,14 +24,14 @@ use crate::{
     writer::Writer,
 };
 
-/// Writes batches. If a batch has a wider schema than the previous ones, a new file is started. At the end, all
-/// files are merged into one.
+/// A writer for batches. If a batch has a wider schema than the previous batches, a new file is started. At the end,
+/// all files are merged into one file.
 pub(super) struct Parts {
     inner: Arc<Inner>,
     place: SnapshotFolder,
     /// The name of the writer, which is part of every file name.
     writer: String,
-    /// Finished files, with their size.
+    /// Finished files, with their sizes.
     done: Vec<(Path, u64)>,
     open: Option<(SchemaRef, Writer)>,
 }
@@ -75,7 +75,8 @@ impl Parts {
         self.done.iter().map(|(_, bytes)| bytes).sum()
     }
 
-    /// Returns the path of the next file. The first one is the snapshot's file, in case it stays the only one.
+    /// Returns the path of the next file. The first file has the final path of the snapshot's file, because it can
+    /// stay the only file.
     fn path(&self) -> Path {
         match self.done.len() {
             0 => self.data(),
@@ -107,8 +108,8 @@ impl Parts {
         }
     }
 
-    /// Merges all files into one. The first file is replaced only after the new one is complete. At that point all
-    /// files have been read.
+    /// Merges all files into one file. The new file replaces the first file only after the new file is complete. At
+    /// that point, all files have been read.
     async fn rewrite(&mut self, schema: SchemaRef) -> Result<Stored> {
         let writer = Writer::create(&self.inner, self.data(), Arc::clone(&schema))?;
         let stop = CancellationToken::new();

@@ -50,10 +50,10 @@ impl Write {
             truncated = count.add(parts, &batch, self.inner.config.chunk_bytes).await?;
         }
         let (schema, columns) = (feed.schema(), feed.columns());
-        // Release the resources of the source before the end is written.
+        // Release the resources of the source before the end of the file is written.
         drop(feed);
         let stored = parts.finish(schema).await?;
-        // Parquet stores no rows without columns, so such rows would be lost.
+        // Parquet does not store rows without columns, so such rows would be lost.
         if stored.rows != count.rows {
             return Err(Error::Invalid(
                 "the rows have no columns; add a column to each row, or declare the columns".into(),
@@ -66,8 +66,8 @@ impl Write {
         if !self.inner.publish(&claim.place, &manifest).await? {
             return Err(taken());
         }
-        // If the snapshot was removed just before, the deletion did not see the manifest. This check then fails,
-        // and the write is undone.
+        // If the snapshot was removed just before the manifest was written, the deletion did not see the manifest. In
+        // this case, this check fails, and the write is undone.
         claim.confirm().await?;
         // From here on the snapshot exists, even if this future is dropped.
         let claim = self.claim.take().ok_or_else(over)?;
@@ -85,7 +85,7 @@ impl Write {
 }
 
 async fn undo(parts: Option<Parts>, claim: Option<Claim>) {
-    // The writers stop first. Otherwise they could still write during the removal.
+    // The writers stop first. Otherwise, the writers could still write during the removal.
     if let Some(parts) = parts {
         parts.give_up().await;
     }
@@ -106,7 +106,7 @@ impl Drop for Write {
 }
 
 impl Count<'_> {
-    /// Writes a batch as far as the limits allow. A truncation is reported only if rows were omitted.
+    /// Writes the rows of a batch that the limits allow. A truncation is reported only if rows were omitted.
     async fn add(
         &mut self,
         parts: &mut Parts,

@@ -1,7 +1,7 @@
 //! The clock of the object store.
 //!
-//! The age of a file depends on the store's clock. If the clock of a replica is ahead, the replica could treat
-//! files as abandoned while another replica writes them. Ages are therefore compared with the store's time.
+//! The age of a file depends on the store's clock. If the clock of a replica is ahead, the replica could treat files
+//! as abandoned while another replica writes them. So the ages of files are computed with the store's time.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -22,8 +22,8 @@ const BELIEVED: Duration = Duration::from_mins(10);
 pub(crate) struct StoreClock(Mutex<Option<(Instant, TimeDelta)>>);
 
 impl Inner {
-    /// Returns how far the store's clock is ahead of the clock of this process. If it cannot be
-    /// measured, returns the last value, or zero.
+    /// Returns how far the store's clock is ahead of the clock of this process. If the difference cannot be measured,
+    /// returns the last measured value, or zero.
     pub(crate) async fn skew(&self) -> TimeDelta {
         // A local folder uses the clock of this machine.
         if self.store.folder.is_some() {
@@ -48,8 +48,8 @@ impl Inner {
         Utc::now() + self.skew().await
     }
 
-    /// Writes an empty file and reads its time. The file is outside the folders of snapshots, so it is not listed
-    /// as one.
+    /// Writes an empty file and reads its time. The file is outside the folders of snapshots, so it is not listed as a
+    /// snapshot.
     async fn measure(&self) -> Result<TimeDelta> {
         let path = self.store.prefix.clone().join(format!("clock-{}", writer_name()?));
         let objects = &self.store.objects;

@@ -1,4 +1,5 @@
-//! The footer of a stored file. It is read with size limits, and its claims are checked for consistency.
+//! The footer of a stored file. The footer is read with size limits, and the sizes that it claims are checked for
+//! consistency.
 
 use std::sync::Arc;
 
@@ -16,12 +17,12 @@ use crate::{
     error::{Error, Result},
 };
 
-/// The number of bytes that are read first, from the end of a file. They contain most footers.
+/// The number of bytes that are read first, from the end of a file. Most footers are not larger than this.
 const TAIL: u64 = 64 * 1024;
 
 /// A footer that is not larger than this is always accepted. A footer takes some hundred bytes for each chunk and
-/// column, and its index as much for each page. With many columns and few rows this is more, but at most half of
-/// the file, unless the file is small.
+/// column, and its index takes some hundred bytes for each page. With many columns and few rows, a footer can be
+/// larger. But the footer is at most half of the file, unless the file is small.
 const SMALL_FOOTER: u64 = 64 * 1024 * 1024;
 
 /// The maximum size of a footer.
@@ -30,7 +31,8 @@ const MAX_FOOTER: u64 = 1024 * 1024 * 1024;
 /// The maximum uncompressed size that a chunk can claim, independent of its stored size.
 const MAX_CHUNK: i64 = 1024 * 1024 * 1024;
 
-/// The maximum ratio of the uncompressed to the stored size of a chunk. A larger claim indicates a hostile file.
+/// The maximum ratio of the uncompressed size to the stored size of a chunk. If a file claims a larger ratio, the file
+/// is probably malicious.
 const MAX_GROWTH: i64 = 256;
 
 /// The uncompressed size that is accepted for every chunk. Chunks of this crate have 32 MiB by default.
@@ -64,7 +66,7 @@ pub(super) async fn load(
     let mut decoder =
         ParquetMetaDataPushDecoder::try_new(end)?.with_page_index_policy(PageIndexPolicy::Required);
     decoder.push_ranges(vec![known], vec![bytes])?;
-    // Parsing takes milliseconds for each million rows, and can panic on hostile input.
+    // Parsing takes milliseconds for each million rows, and can panic on malicious input.
     loop {
         let (parsed, given) = blocking(move || Ok((decoder.try_decode()?, decoder))).await?;
         decoder = given;
@@ -112,7 +114,7 @@ async fn described(metadata: ParquetMetaData) -> Result<ArrowReaderMetadata> {
     .await
 }
 
-/// Returns the first row of each chunk and the end of the last one, if they match the manifest.
+/// Returns the first row of each chunk and the end of the last chunk, if these numbers match the manifest.
 pub(super) fn starts(
     config: &SnapshotConfig,
     metadata: &ArrowReaderMetadata,

@@ -3,15 +3,16 @@ use std::{collections::HashMap, sync::Mutex};
 /// The maximum number of exports of a snapshot whose lengths are cached.
 const MOST: usize = 32;
 
-/// The known lengths of exports. With them, an interrupted export can continue at its position instead of from the
-/// start.
+/// The known lengths of exports. With these lengths, an interrupted export can continue at its position instead of
+/// from the start.
 #[derive(Debug, Default)]
 pub(crate) struct Known(Mutex<HashMap<String, Lengths>>);
 
 /// The lengths of the parts of an export.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lengths {
-    /// The first byte of each chunk, as far as it is known. The first chunk starts after the head.
+    /// The position of the first byte of each chunk, up to the last known chunk. The first chunk starts after the
+    /// head.
     pub(crate) starts: Vec<u64>,
     /// The length of the whole export.
     pub(crate) total: Option<u64>,
@@ -22,7 +23,7 @@ impl Known {
         self.0.lock().map(|known| known.get(tag).cloned().unwrap_or_default()).unwrap_or_default()
     }
 
-    /// Records the first byte of a chunk, by its position in the export.
+    /// Records the position of a chunk's first byte in the export.
     pub(crate) fn start(&self, tag: &str, number: usize, at: u64) {
         self.change(tag, |lengths| {
             if lengths.starts.len() == number {
@@ -53,7 +54,8 @@ impl Known {
 }
 
 impl Lengths {
-    /// Returns the last chunk that is known to start at or before a byte, with its position and its first byte.
+    /// Returns the last known chunk that starts at or before a byte: the index of the chunk, and the position of its
+    /// first byte.
     pub(crate) fn before(&self, byte: u64) -> Option<(usize, u64)> {
         let number = self.starts.partition_point(|&start| start <= byte).checked_sub(1)?;
         Some((number, self.starts[number]))

@@ -27,9 +27,9 @@ pub(crate) struct Inner {
     pub(crate) config: SnapshotConfig,
     /// Opened snapshots, by folder.
     pub(crate) cache: Cache<String, Arc<Opened>>,
-    /// Held exclusively while an intent is compared and deleted, because object stores have no conditional deletion. A
-    /// new intent is written under a shared lock. Other processes do not see this lock: there, the new writer can lose
-    /// its intent, and gets an error.
+    /// The lock for intents. It is held exclusively while an intent is compared and deleted, because object stores
+    /// have no conditional deletion. A new intent is written under the shared lock. The lock does not apply to other
+    /// processes: a new writer in another process can lose its intent, and then gets an error.
     pub(crate) intents: RwLock<()>,
     usage: SharedUsage,
     clock: StoreClock,

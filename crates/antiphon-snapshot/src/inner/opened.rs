@@ -1,4 +1,4 @@
-//! An opened snapshot: its manifest and its footer, read once.
+//! An opened snapshot: its manifest and its footer, which are read once.
 
 use std::sync::Arc;
 
@@ -24,8 +24,8 @@ use crate::{
 /// The maximum size of a manifest, which lists the columns.
 const MAX_MANIFEST: u64 = 16 * 1024 * 1024;
 
-/// The maximum size of a file whose digest is checked when it is first opened. The check of a larger file would
-/// delay the first page too much. Its digest is checked when the whole file is read.
+/// The maximum size of a file whose digest is checked when the file is first opened. For a larger file, this check
+/// would delay the first page too much. The digest of a larger file is checked when the whole file is read.
 const COMPARED: u64 = 64 * 1024 * 1024;
 
 /// A stored file.
@@ -96,8 +96,8 @@ impl Opened {
         self.metadata.schema()
     }
 
-    /// Returns the approximate size in memory: that of the footer, and for each column a definition, a field and
-    /// their names.
+    /// Returns the approximate size in memory. This size includes the footer and, for each column, a definition, a
+    /// field and their names.
     pub(crate) fn weight(&self) -> usize {
         const EACH: usize = 512;
         self.metadata.metadata().memory_size() + EACH * (2 + self.manifest.columns.len())
@@ -140,14 +140,16 @@ impl Inner {
         }
     }
 
-    /// Opens it again after its rows were not found. Another replica possibly removed it or created it again.
+    /// Opens a snapshot or a view again after its rows were not found. Another replica possibly removed it or created
+    /// it again.
     pub(crate) async fn reopened(&self, id: &SnapshotId, view: &View) -> Result<Arc<Opened>> {
         let whole = SnapshotFolder::of(&self.store.prefix, id);
         self.cache.invalidate(whole.view(view).folder.as_ref()).await;
         match self.opened(id, view).await {
             Err(error) if error.is_missing() && !view.is_whole() => {
                 self.cache.invalidate(whole.folder.as_ref()).await;
-                // Without its snapshot, the view cannot exist. With it, the view can be created again.
+                // If the snapshot does not exist, the view cannot exist. If the snapshot exists, the view can be
+                // created again.
                 self.opened(id, &View::default()).await?;
                 Err(Error::Evicted)
             }
@@ -166,8 +168,8 @@ impl Inner {
         Ok(Arc::new(Opened { place, data, manifest, metadata, starts, known, stats }))
     }
 
-    /// Writes the manifest, which makes the snapshot exist. Returns whether this manifest was written first,
-    /// because only the first one counts.
+    /// Writes the manifest, which makes the snapshot exist. Returns whether this manifest was written first, because
+    /// only the first manifest counts.
     pub(crate) async fn publish(&self, place: &SnapshotFolder, manifest: &StoredManifest) -> Result<bool> {
         footer::verify(self, &place.data(&manifest.data), manifest).await?;
         let text = PutPayload::from(serde_json::to_vec(manifest).map_err(Error::Manifest)?);
@@ -199,12 +201,13 @@ impl Inner {
         }
     }
 
-    /// Checks that the stored file is the written one: its length, and its digest if the file is not too large.
+    /// Checks that the stored file is the file that was written. The check compares the length and, if the file is not
+    /// too large, the digest.
     async fn compare(&self, place: &SnapshotFolder, data: &Path, manifest: &StoredManifest) -> Result<()> {
         let meta = match self.store.objects.head(data).await {
             Err(object_store::Error::NotFound { .. }) => {
-                // A deletion removes the manifest first. If the manifest still exists without its rows, the
-                // snapshot is damaged and not deleted.
+                // A deletion removes the manifest first. If the manifest exists without the rows, the snapshot was not
+                // deleted but is damaged.
                 self.store.objects.head(&place.manifest()).await?;
                 return Err(Error::Altered("the object store has lost the rows of the snapshot".into()));
             }
@@ -236,7 +239,7 @@ pub(crate) fn digest(hash: Sha256) -> String {
     hex("sha-256:", &hash.finalize())
 }
 
-/// Copies an error for each waiting caller. Errors with a meaning for the caller keep their kind.
+/// Copies an error for each waiting caller. Errors that callers can handle keep their kind.
 fn again(error: &Arc<Error>) -> Error {
     match &**error {
         Error::Store(object_store::Error::NotFound { path, .. }) => {

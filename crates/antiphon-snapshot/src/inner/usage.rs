@@ -1,7 +1,7 @@
 //! The storage that a tenant or a principal uses.
 //!
-//! Each tenant has a folder, which is listed. All owners without a tenant share one folder, which is listed once
-//! for all of them. The larger that folder is, the longer the listing is cached.
+//! To measure the usage of a tenant, the files in its folder are listed. All owners without a tenant share one folder,
+//! so one listing measures the usage of all these owners. The longer this listing takes, the longer it is cached.
 
 use std::{
     collections::HashMap,
@@ -24,13 +24,14 @@ use crate::{
     layout::{share_of, takes},
 };
 
-/// The time in minutes for which the announcement of a view in progress counts.
+/// The time in minutes for which the announcement of a view in progress counts toward the usage.
 const MAKING: i64 = 5;
 
 /// A listing that took at most this long is not cached.
 const CHEAP: Duration = Duration::from_millis(50);
 
-/// A listing is cached for this many times its duration, so that listing takes at most a twentieth of the time.
+/// A listing is cached for its duration multiplied by this factor, so that listings take at most a twentieth of the
+/// time.
 const KEPT: u32 = 20;
 
 /// The maximum time to wait for a running listing.
@@ -63,14 +64,15 @@ impl Listing {
     }
 }
 
-/// Returns the storage that a tenant uses, or all owners without a tenant, from a new listing.
+/// Returns the storage that a tenant uses, according to a new listing. Without a tenant, returns the storage that all
+/// owners without a tenant use.
 pub(crate) async fn of_tenant(inner: &Inner, tenant: Option<&str>) -> Result<u64> {
     let since = lately(inner).await;
     let files = files(inner, tenant);
     files.try_fold(0_u64, async |sum, meta| Ok(sum.saturating_add(size(&meta, since)))).await
 }
 
-/// Returns the storage that this owner uses, together with all who share its quota.
+/// Returns the storage that this owner uses, together with all owners that share its quota.
 pub(crate) async fn of(inner: &Arc<Inner>, owner: &Owner) -> Result<Taken> {
     if let Some(tenant) = &owner.tenant {
         return Ok(Taken::now(of_tenant(inner, Some(tenant)).await?));
@@ -83,7 +85,8 @@ pub(crate) async fn of(inner: &Arc<Inner>, owner: &Owner) -> Result<Taken> {
     Ok(Taken::now(bytes).with_age(listing.begun.elapsed()))
 }
 
-/// Returns the last listing, or a new one if it is too old. Returns `None` if the first listing takes too long.
+/// Returns the last listing, or a new listing if the last listing is too old. Returns `None` if the first listing
+/// takes too long.
 async fn listing(inner: &Arc<Inner>) -> Result<Option<Arc<Listing>>> {
     let (mut running, last) = {
         let mut state = inner.usage.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -108,7 +111,7 @@ async fn listing(inner: &Arc<Inner>) -> Result<Option<Arc<Listing>>> {
     }
 }
 
-/// Lists in a separate task, which continues if the caller stops waiting.
+/// Starts a listing in a separate task. The task continues if the caller stops waiting.
 fn begin(inner: &Arc<Inner>) -> watch::Receiver<Outcome> {
     let (done, outcome) = watch::channel(None);
     let inner = Arc::clone(inner);
@@ -126,9 +129,9 @@ fn begin(inner: &Arc<Inner>) -> watch::Receiver<Outcome> {
     outcome
 }
 
-/// Adds up the bytes of each owner. The files of a snapshot are listed one after another, and `depth` is the depth
-/// of its folder. If no file names an owner, the snapshot belongs to callers without a principal, or is older than
-/// these files.
+/// Adds up the bytes of each owner. The files of one snapshot must be consecutive in the listing. `depth` is the depth
+/// of a snapshot's folder. If no owner file names an owner, the snapshot belongs to callers without a principal, or
+/// was written by a release without owner files.
 async fn by_share(
     files: impl Stream<Item = Result<ObjectMeta>>,
     since: DateTime<Utc>,
@@ -159,7 +162,8 @@ fn files(inner: &Inner, tenant: Option<&str>) -> impl Stream<Item = Result<Objec
     inner.store.objects.list(Some(&folder)).map_err(Error::from)
 }
 
-/// Returns the time after which an announcement of a view counts. An older one was left by a process that stopped.
+/// Returns the time after which an announcement of a view must be written to count. An older announcement is from a
+/// process that stopped.
 async fn lately(inner: &Inner) -> DateTime<Utc> {
     inner.store_now().await - chrono::TimeDelta::minutes(MAKING)
 }

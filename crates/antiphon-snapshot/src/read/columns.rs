@@ -21,7 +21,7 @@ pub(crate) struct Columns {
     places: Vec<usize>,
     /// For each requested column, its index in `places`.
     order: Vec<usize>,
-    /// Whether a batch must be changed.
+    /// Whether the columns of a batch must be reordered or converted.
     arranged: bool,
     schema: SchemaRef,
 }
@@ -64,7 +64,7 @@ impl Columns {
         Ok(Self { places, order, arranged, schema })
     }
 
-    /// Returns the schema of the arranged batches.
+    /// Returns the schema of the batches that [`arrange`](Self::arrange) returns.
     pub(crate) fn schema(&self) -> &SchemaRef {
         &self.schema
     }
@@ -73,7 +73,7 @@ impl Columns {
         ProjectionMask::roots(metadata.parquet_schema(), self.places.iter().copied())
     }
 
-    /// Puts the columns into the requested order, with plain types.
+    /// Returns a batch with the columns in the requested order, with plain types.
     pub(crate) fn arrange(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         let arrays = if self.arranged {
@@ -100,7 +100,8 @@ fn list(fields: &[Arc<Field>]) -> String {
     format!("{}{more}", names.join(", "))
 }
 
-/// Returns the field without dictionaries and views. These only save memory, and some readers do not support them.
+/// Returns the field without dictionaries and views. Dictionaries and views only save memory, and some readers do not
+/// support them.
 fn plain_field(field: &Field) -> Arc<Field> {
     Arc::new(field.clone().with_data_type(plain(field.data_type())))
 }

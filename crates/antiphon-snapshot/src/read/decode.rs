@@ -19,8 +19,8 @@ use crate::{
     inner::{Inner, Opened, blocking},
 };
 
-/// The number of rows that are decoded at a time to read all rows. It decides where the batches of an Arrow stream
-/// end, so it is part of the meaning of an export's tag.
+/// The number of rows that are decoded at a time when all rows are read. The batches of an Arrow stream have this
+/// number of rows, so a change of this number must change the tags of exports.
 pub(crate) const BATCH: usize = 8_192;
 
 /// The rows to read.
@@ -42,7 +42,7 @@ impl Wanted {
     }
 }
 
-/// Reads rows of a snapshot in batches. Reading stops if it is dropped.
+/// A reader for rows of a snapshot, in batches. Reading stops when this value is dropped.
 pub(crate) struct Decoder {
     inner: Arc<Inner>,
     opened: Arc<Opened>,
@@ -76,8 +76,8 @@ impl Decoder {
         })
     }
 
-    /// Passes each batch to `each`, until `each` pauses or there are no more batches. If `each` paused, returns the
-    /// decoder to continue.
+    /// Passes each batch to `each`, until `each` pauses or no batches are left. If `each` paused, returns the decoder,
+    /// so that the caller can continue.
     pub(crate) async fn drive<S: Send + 'static>(
         self,
         mut state: S,

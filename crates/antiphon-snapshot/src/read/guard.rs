@@ -16,8 +16,8 @@ use crate::{
 /// The approximate size of a batch in memory, in bytes.
 const BATCH_BYTES: u64 = 16 * 1024 * 1024;
 
-/// Checks the header of every page in these bytes. No page can claim to be larger than its column, whose size was
-/// checked when the file was opened.
+/// Checks the header of every page in these bytes. No page can claim to be larger than its column. The size of the
+/// column was checked when the file was opened.
 pub(super) fn pages(
     metadata: &ParquetMetaData,
     chunks: &Range<usize>,
@@ -59,18 +59,18 @@ fn place(column: &ColumnChunkMetaData) -> Result<(u64, u64)> {
     }
 }
 
-/// Returns the bytes from this position, if they are in one of the ranges.
+/// Returns the bytes from this position on, if one of the ranges contains the position.
 fn at<'a>(start: u64, ranges: &[Range<u64>], parts: &'a [Bytes]) -> Option<&'a [u8]> {
     let (range, part) = ranges.iter().zip(parts).find(|(range, _)| range.contains(&start))?;
     part.get(usize::try_from(start - range.start).ok()?..)
 }
 
-/// Returns the uncompressed size that a page header claims. The header uses Thrift's compact protocol. The size is
-/// its second field, a number like the first.
+/// Returns the uncompressed size that a page header claims. The header uses Thrift's compact protocol. The size is the
+/// second field of the header. Both the first and the second field are numbers.
 fn claimed(header: &[u8]) -> Option<i64> {
     let mut bytes = header.iter().copied();
     let mut number = || {
-        // The header of the next field, a 32-bit number.
+        // The Thrift header of the next field, which is a 32-bit number.
         if bytes.next()? != 0x15 {
             return None;
         }
@@ -89,13 +89,13 @@ fn claimed(header: &[u8]) -> Option<i64> {
     number().filter(|&size| size >= 0)
 }
 
-/// Returns the number of rows of these chunks to decode at a time, at most `most`, and fewer if rows are large. It
-/// depends only on the stored file.
+/// Returns the number of rows to decode at a time, at most `most`. If the rows of these chunks are large, the number
+/// is smaller. The number depends only on the stored file.
 pub(super) fn batch(opened: &Opened, chunks: &Range<usize>, most: usize) -> usize {
     batch_of(opened, chunks, &ProjectionMask::all(), most)
 }
 
-/// Returns the same number for some columns.
+/// Returns the number of rows to decode at a time, like [`batch`], for a selection of columns.
 pub(crate) fn batch_of(opened: &Opened, chunks: &Range<usize>, mask: &ProjectionMask, most: usize) -> usize {
     let group = |chunk: usize| {
         let group = opened.metadata.metadata().row_group(chunk);

@@ -1,7 +1,7 @@
-//! Writes rows as JSON. This is the only module that decides the format of a value.
+//! Writes rows as JSON. Only this module determines the JSON format of values.
 //!
-//! Arrow's writer is used with four changes. Bytes are base64. Dates and timestamps are RFC 3339 in UTC. Text that
-//! is marked as JSON is JSON. Missing values are `null`.
+//! The module uses Arrow's writer with four changes. Bytes are base64. Dates and timestamps are RFC 3339 in UTC. Text
+//! that is marked as JSON is JSON. Missing values are `null`.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use serde::de::IgnoredAny;
 use super::moment;
 use crate::error::{Error, Result};
 
-/// The metadata that marks a text field as JSON: that of this crate, and that of Arrow.
+/// The metadata that marks a text field as JSON: the mark of this crate, and the mark of Arrow.
 const MARKS: [(&str, &str); 2] = [("antiphon:json", "true"), ("ARROW:extension:name", "arrow.json")];
 
 /// The number of rows that are written between two checks of the size.
@@ -37,8 +37,8 @@ pub(crate) fn rows(batch: &RecordBatch, rows: &mut Rows, limit: usize) -> Result
     add(batch, rows, limit, usize::MAX).map(|_| ())
 }
 
-/// Adds the rows of a batch as JSON, up to `limit` rows and `max_bytes` in total. The row that exceeds `max_bytes`
-/// is omitted, unless it is the first. Returns whether a limit was reached.
+/// Adds the rows of a batch as JSON, up to `limit` rows and `max_bytes` in total. The row that exceeds `max_bytes` is
+/// omitted, unless it is the first row. Returns whether a limit was reached.
 pub(crate) fn add(batch: &RecordBatch, rows: &mut Rows, limit: usize, max_bytes: usize) -> Result<bool> {
     let wanted = limit.saturating_sub(rows.len()).min(batch.num_rows());
     let stride = if max_bytes == usize::MAX { wanted.max(1) } else { STRIDE };
@@ -75,7 +75,7 @@ pub(crate) fn is_json(field: &arrow::datatypes::Field) -> bool {
     MARKS.iter().any(|(key, value)| field.metadata().get(*key).is_some_and(|found| found == value))
 }
 
-/// The encoders that differ from Arrow's.
+/// The factory for the encoders that differ from Arrow's encoders.
 #[derive(Debug)]
 struct House;
 
@@ -126,7 +126,7 @@ impl<'a, A: ArrayAccessor<Item = &'a [u8]>> Encoder for Base64<A> {
     }
 }
 
-/// Text that is marked as JSON. If it is not valid JSON, it is written as a string.
+/// An encoder for text that is marked as JSON. If a text is not valid JSON, it is written as a string.
 struct Embedded<A>(A);
 
 impl<'a, A: ArrayAccessor<Item = &'a str>> Encoder for Embedded<A> {
@@ -137,7 +137,7 @@ impl<'a, A: ArrayAccessor<Item = &'a str>> Encoder for Embedded<A> {
             let byte = |byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { byte };
             out.extend(text.trim_ascii().bytes().map(byte));
         } else {
-            // A string can always be serialized.
+            // Serializing a string does not fail.
             let _ = serde_json::to_writer(out, text);
         }
     }
@@ -153,7 +153,7 @@ impl Encoder for Days {
     }
 }
 
-/// Dates that are stored in milliseconds.
+/// An encoder for dates that are stored in milliseconds.
 struct Instants(ScalarBuffer<i64>);
 
 impl Encoder for Instants {

@@ -1,4 +1,4 @@
-//! Groups and measures rows.
+//! Computes aggregates of rows, by group.
 
 use std::{sync::Arc, time::Instant};
 
@@ -32,7 +32,7 @@ const MAX_BY: usize = 2;
 /// The maximum number of measures.
 const MAX_MEASURES: usize = 4;
 
-/// Groups and measures the rows of a snapshot.
+/// Computes the aggregates of a snapshot's rows for each group.
 pub(crate) async fn aggregate(
     inner: &Arc<Inner>,
     id: &SnapshotId,
@@ -89,7 +89,8 @@ fn plan(table: SnapshotTable, aggregate: &Aggregate) -> Result<LogicalPlan> {
     }
     let in_groups = groups.iter().map(|group| filter::column(&group.column).sort(true, false));
     let (order, fetch) = match aggregate.limit {
-        // The groups with the largest first measure come first, and equal ones are sorted by the group columns.
+        // The groups with the largest first measure come first. Groups with equal first measures are sorted by the
+        // group columns.
         Some(limit) => {
             let greatest = filter::column("m0").sort(false, false);
             let limit = usize::try_from(limit).unwrap_or(MAX_GROUPS).min(MAX_GROUPS);

@@ -78,7 +78,7 @@ fn one(schema: &Schema, filter: &Filter) -> Result<Expr> {
             )));
         }
         let compared = binary_expr(column.clone(), operator, lit(value(filter, kind, &filter.value)?));
-        // Rows show NaN and infinities as null, and null is neither less nor greater than a value.
+        // In rows, NaN and infinities are shown as null, and null is neither less nor greater than a value.
         Ok(if kind.is_floating() { compared.and(is_no_number(&column).not()) } else { compared })
     };
     Ok(match filter.op {
@@ -118,7 +118,7 @@ fn one(schema: &Schema, filter: &Filter) -> Result<Expr> {
     })
 }
 
-/// Returns an expression for whether a float is shown as null in rows: NaN or infinite.
+/// Returns an expression that is true for floats that are shown as null in rows: NaN and infinities.
 fn is_no_number(column: &Expr) -> Expr {
     isnan(cast(column.clone(), DataType::Float64) * lit(0.0))
 }
@@ -134,7 +134,7 @@ pub(super) fn sort_key(name: &str, kind: &DataType) -> Result<Expr> {
     key.map_err(|error| Error::Broken(error.into()))
 }
 
-/// Converts a filter on a column with JSON text. The JSON text is compared.
+/// Converts a filter on a column that contains JSON text. The filter compares the JSON text.
 fn json(filter: &Filter, kind: &DataType) -> Result<Expr> {
     let column = column(&filter.column);
     let text = |value: &Value| {
@@ -175,13 +175,13 @@ fn places(number: &str) -> i64 {
         return 0;
     }
     let count = |length: usize| i64::try_from(length).unwrap_or(i64::MAX / 4);
-    // An invalid number is rejected when it is parsed.
+    // An invalid number is rejected later, when the number is parsed.
     let exponent: i64 = exponent.parse().unwrap_or(0);
     count(fraction.len()).saturating_sub(count(zeros)).saturating_sub(exponent).max(0)
 }
 
-/// Returns a LIKE pattern for the literal text, followed by any text. `before` is `%` for any text before it, or
-/// empty.
+/// Returns a LIKE pattern that matches the literal text, followed by any text. If `before` is `%`, any text can
+/// precede the literal text. Otherwise, `before` is empty.
 fn pattern(filter: &Filter, kind: &DataType, before: &str) -> Result<Expr> {
     let text = matches!(kind, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
     let Value::String(value) = &filter.value else {
@@ -237,7 +237,8 @@ fn value(filter: &Filter, kind: &DataType, value: &Value) -> Result<ScalarValue>
         (kind, Value::String(text)) if !kind.is_numeric() && *kind != DataType::Boolean => text.clone(),
         _ => return Err(unfit(wanted)),
     };
-    // A value that is rounded to the scale of the column would be a different number and select different rows.
+    // If a value were rounded to the scale of the column, it would be a different number, and would select different
+    // rows.
     if let DataType::Decimal32(_, scale)
     | DataType::Decimal64(_, scale)
     | DataType::Decimal128(_, scale)

@@ -1,7 +1,7 @@
 //! Sort, filter, aggregate and SQL. Only this module and `engine` use DataFusion.
 //!
-//! The engine reads rows through the [scan](scan::SnapshotTable) of this crate. It has no access to files, catalogs
-//! and the network.
+//! The engine reads rows through the [scan](scan::SnapshotTable) of this crate. The engine has no access to files,
+//! catalogs and the network.
 
 mod aggregate;
 mod filter;
@@ -36,7 +36,7 @@ mod tests {
         let row_source = Batches::new(batch.schema(), stream::iter([Ok(batch)])).into();
         snapshots.begin(&id, row_source, SnapshotWriteOptions::default()).await.unwrap().rest.await.unwrap();
         let engine = &snapshots.inner.engine;
-        // A join that holds one side in memory and would run for a long time.
+        // This join holds one side in memory, and would run for a long time.
         let sql = "SELECT sum(a.n + b.n + c.n) FROM result a JOIN result b USING (n) JOIN result c USING (n)";
         let query = snapshots.query(&[("result".into(), id)], sql, &Owner::nobody()).await.unwrap();
         assert_eq!(engine.free(), turns - 1);

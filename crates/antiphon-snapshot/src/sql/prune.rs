@@ -16,8 +16,8 @@ use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 
 use crate::inner::Opened;
 
-/// Returns whether each chunk must be read. Returns `None` if the statistics do not help, and all chunks must be
-/// read.
+/// Returns whether each chunk must be read. Returns `None` if all chunks must be read, because the statistics exclude
+/// no chunk.
 pub(super) fn kept(
     state: &dyn Session,
     opened: &Opened,
@@ -39,8 +39,8 @@ struct Footer<'a> {
 }
 
 impl Footer<'_> {
-    /// Returns whether the footer has usable statistics for a column. It does not for floats: footers ignore NaN in
-    /// the minimum and the maximum, but the engine sorts NaN above or below all numbers.
+    /// Returns whether the footer has usable statistics for a column. The statistics of floats are not usable: footers
+    /// ignore NaN in the minimum and the maximum, but the engine sorts NaN above or below all numbers.
     fn is_told(&self, column: &Column) -> bool {
         let field = self.schema.column_with_name(&column.name);
         field.is_some_and(|(_, field)| !field.data_type().is_floating())

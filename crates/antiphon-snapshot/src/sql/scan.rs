@@ -1,4 +1,4 @@
-//! A snapshot as a table of the engine: its rows in order, optionally with their row numbers.
+//! A snapshot as a table of the engine. The table has the rows in order, optionally with their row numbers.
 
 use std::{fmt, sync::Arc};
 
@@ -48,12 +48,12 @@ pub(super) struct SnapshotTable {
     /// Whether the last column is the row number.
     numbered: bool,
     partitions: usize,
-    /// The runtime for requests to the object store: that of the server, which queries do not block.
+    /// The runtime for requests to the object store. This is the server's runtime, which queries do not block.
     requests: Handle,
 }
 
 impl SnapshotTable {
-    /// Creates a table that is read in this number of partitions. Call it on the server's runtime.
+    /// Creates a table that is read in this number of partitions. Call this function on the server's runtime.
     pub(super) fn new(inner: &Arc<Inner>, opened: Arc<Opened>, partitions: usize) -> Self {
         let schema = Self::plain_schema(&opened);
         let requests = Handle::current();
@@ -88,7 +88,7 @@ impl SnapshotTable {
         self.opened.chunks().into_iter().map(group).collect()
     }
 
-    /// Returns the number of rows in a batch for these columns, or for all columns. It is smaller if rows are
+    /// Returns the number of rows in a batch for these columns, or for all columns. The number is smaller if rows are
     /// large.
     fn batch_rows(&self, columns: Option<&[usize]>) -> usize {
         let all: Vec<usize> = (0..self.schema.fields().len()).collect();
@@ -97,7 +97,7 @@ impl SnapshotTable {
         guard::batch_of(&self.opened, &(0..self.opened.starts.len() - 1), &mask, BATCH_ROWS)
     }
 
-    /// Returns whether a column is in the file. The row number is not.
+    /// Returns whether a column is in the file. The column with the row number is not in the file.
     fn in_file(&self, column: usize) -> bool {
         !self.numbered || column + 1 < self.schema.fields().len()
     }
@@ -111,7 +111,7 @@ impl SnapshotTable {
     ) -> impl Stream<Item = Result<RecordBatch>> + Send + 'static {
         let stored: Vec<usize> = columns.iter().copied().filter(|column| self.in_file(*column)).collect();
         let mask = ProjectionMask::roots(self.opened.metadata.parquet_schema(), stored.iter().copied());
-        // The reader returns the columns in the order of the file, each once.
+        // The reader returns each column once, in the order of the file.
         let mut read = stored;
         read.sort_unstable();
         read.dedup();
@@ -152,7 +152,8 @@ impl SnapshotTable {
     }
 }
 
-/// Returns the requested columns in their order. A column that is not in the file is the row number.
+/// Returns the requested columns in their order. If a column is not in the file, returns the row numbers for this
+/// column.
 fn arrange(
     schema: &SchemaRef,
     sources: &[Option<usize>],
@@ -171,7 +172,7 @@ fn arrange(
     Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
 }
 
-/// Converts an error of the file or the object store, which the query did not cause.
+/// Converts an error that the file or the object store caused, and not the query.
 fn outside(error: parquet::errors::ParquetError) -> DataFusionError {
     DataFusionError::External(Box::new(Error::from(error)))
 }
@@ -185,7 +186,7 @@ struct Group {
 }
 
 impl Group {
-    /// Checks that `next` is the number after the last row of the chunk.
+    /// Checks that the chunk has all its rows. `next` is the row number after the last row that was read.
     fn ends(self, next: u64) -> Result<()> {
         if next == self.first + self.rows {
             return Ok(());
@@ -197,8 +198,8 @@ impl Group {
     }
 }
 
-/// Sets the batch size of the engine for the tables that a plan reads. Operators collect this many rows before they
-/// pass them on, so the number must be small if rows are large.
+/// Sets the batch size of the engine for the tables that a plan reads. Operators collect this number of rows before
+/// they forward the rows, so the number must be small if rows are large.
 pub(super) fn fit(state: &mut SessionState, plan: &LogicalPlan) -> Result<()> {
     let mut rows = BATCH_ROWS;
     plan.apply_with_subqueries(|plan| {
@@ -282,7 +283,7 @@ impl fmt::Debug for SnapshotTable {
     }
 }
 
-/// Reads the chunks of a snapshot.
+/// A plan node that reads the chunks of a snapshot.
 #[derive(Debug)]
 pub(super) struct Scan {
     table: SnapshotTable,

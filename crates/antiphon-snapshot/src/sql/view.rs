@@ -32,10 +32,10 @@ use crate::{
 
 /// The maximum number of columns to sort by.
 const MAX_SORT: usize = 4;
-/// The maximum number of views of a snapshot. One more view removes the oldest one.
+/// The maximum number of views of a snapshot. A further view replaces the oldest view.
 const MAX_VIEWS: usize = 16;
 
-/// Creates a view if it does not exist, and returns its number of rows.
+/// Creates a view if the view does not exist, and returns the number of rows in the view.
 pub(crate) async fn prepare(
     inner: &Arc<Inner>,
     id: &SnapshotId,
@@ -123,7 +123,7 @@ impl Plan {
         if !self.sort.is_empty() {
             plan = plan.sort(self.sort)?;
         }
-        // The row number has decided the order of equal rows and is not needed any more.
+        // The row number determined the order of equal rows, and is no longer needed.
         scan::run(state, &plan.project(columns)?.build()?).await
     }
 }
@@ -137,7 +137,8 @@ async fn make(
 ) -> Result<u64, DualResponseError> {
     let begun = Instant::now();
     make_room(inner, whole).await?;
-    // Another replica can create the same view. Each writes its own file, and the manifest names the valid one.
+    // Another replica can create the same view. Each replica writes its own file, and the manifest names the valid
+    // file.
     let name = data_name(&writer_name()?);
     let data = place.data(&name);
     let schema = SnapshotTable::plain_schema(whole);
@@ -146,7 +147,7 @@ async fn make(
         let rows = plan.run(&of).await.map_err(refusal::of_view)?;
         Ok(rows.map_err(refusal::of_view).boxed())
     };
-    // The turn is held until the view is written, and longer if the plan is still running then.
+    // The turn is held until the view is written and the plan has stopped.
     let mut rows = Running::start(&inner.engine, Arc::clone(&turn), begun, open)?;
     let mut writer = Writer::create(inner, data.clone(), Arc::clone(&schema))?;
     while let Some(batch) = rows.next().await? {
@@ -172,7 +173,7 @@ async fn make(
     }
 }
 
-/// Removes the oldest views until there is room for one more. Also removes files of unfinished views.
+/// Removes the oldest views until one more view is allowed. Also removes files of unfinished views.
 async fn make_room(inner: &Inner, whole: &Opened) -> Result<()> {
     let folder = whole.place.folder.clone().join("views");
     let listed: Vec<ObjectMeta> = inner.store.objects.list(Some(&folder)).try_collect().await?;
@@ -200,7 +201,7 @@ async fn make_room(inner: &Inner, whole: &Opened) -> Result<()> {
     finished.sort_by(|one, other| (one.0, &one.1).cmp(&(other.0, &other.1)));
     let surplus = (finished.len() + 1).saturating_sub(MAX_VIEWS);
     for (_, view, mut metas) in finished.into_iter().take(surplus) {
-        // The manifest goes first, because it makes the view exist.
+        // The manifest is removed first, because a view exists while its manifest exists.
         metas.sort_by_key(|meta| !is_manifest(meta));
         for meta in metas {
             remove(inner, &meta.location).await?;

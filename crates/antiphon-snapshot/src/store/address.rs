@@ -7,7 +7,7 @@ use super::{Bucket, Store};
 use crate::error::{Error, Result};
 
 impl Store {
-    /// Opens `memory:`, `file:///var/lib/…`, `s3://bucket/prefix`, `gs://…` or `az://…`.
+    /// Opens the store at an address: `memory:`, `file:///var/lib/…`, `s3://bucket/prefix`, `gs://…` or `az://…`.
     pub(crate) fn open(address: &str, options: impl IntoIterator<Item = (String, String)>) -> Result<Self> {
         let url = Url::parse(address).map_err(|error| {
             Error::InvalidUrl(format!(
@@ -39,8 +39,8 @@ impl Store {
 }
 
 fn memory() -> Bucket {
-    // No `multipart`: `InMemory` accepts no part twice in uploads by ID. Its plain uploads never fail, and end with
-    // the process.
+    // `multipart` is not set, because `InMemory` does not accept a repeated part in uploads by ID. The plain uploads
+    // of `InMemory` never fail, and end with the process.
     Bucket { ordered: true, ..Bucket::new(Arc::new(InMemory::new())) }
 }
 

@@ -14,8 +14,8 @@ use url::Url;
 use self::retry::Retrying;
 pub(crate) use self::retry::again;
 
-/// Signs the address of a file for a duration. Only cloud stores support it, and the trait for it exists only with
-/// their features.
+/// A function that signs the address of a file for a limited duration. Only cloud stores support signed addresses, and
+/// the trait `Signer` exists only with the features for cloud stores.
 pub(crate) type Sign =
     Arc<dyn Fn(Path, Duration) -> BoxFuture<'static, object_store::Result<Url>> + Send + Sync>;
 
@@ -48,7 +48,7 @@ impl Bucket {
         Self { objects, prefix, multipart: None, sign: None, folder: None, ordered: false }
     }
 
-    /// Sets the path prefix of all files. Default: none, and files are at the root of the store.
+    /// Sets the path prefix of all files. Default: none. Without a prefix, the files are at the root of the store.
     #[must_use]
     pub fn with_prefix(mut self, prefix: impl Into<Path>) -> Self {
         self.prefix = prefix.into();
@@ -65,7 +65,8 @@ impl Bucket {
         self
     }
 
-    /// Sets the interface that signs URLs of the same object store. Default: none, and the store cannot sign URLs.
+    /// Sets the interface that signs URLs of the same object store. Default: none. Without this interface, the store
+    /// cannot sign URLs.
     #[cfg(any(feature = "aws", feature = "gcp", feature = "azure"))]
     #[must_use]
     pub fn with_signer(mut self, signer: Arc<dyn Signer>) -> Self {
@@ -105,7 +106,7 @@ pub(crate) struct Store {
     /// The interface for uploads by ID.
     pub(crate) multipart: Option<Arc<dyn MultipartStore>>,
     pub(crate) sign: Option<Sign>,
-    /// The folder, if the store is on this machine. Staged files in it are not listed.
+    /// The folder, if the store is on this machine. The store does not list staged files in this folder.
     pub(crate) folder: Option<PathBuf>,
 }
 
@@ -125,7 +126,7 @@ impl fmt::Debug for Store {
     }
 }
 
-/// Ignores the error that an object does not exist, for deletions.
+/// Ignores the error of a deletion if the object does not exist.
 pub(crate) fn ignore_missing(error: object_store::Error) -> object_store::Result<()> {
     match error {
         object_store::Error::NotFound { .. } => Ok(()),

@@ -17,7 +17,7 @@ use object_store::{
 /// The maximum number of attempts of a call.
 const ATTEMPTS: u32 = 5;
 
-/// The pause before the second attempt. It doubles for each further attempt.
+/// The pause before the second attempt. The pause doubles for each further attempt.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// An object store that retries temporary failures if the call can safely be repeated.
@@ -82,7 +82,7 @@ impl ObjectStore for Retrying {
         }
     }
 
-    /// Parts cannot be sent again with this interface. `MultipartStore` supports it.
+    /// With this interface, a failed part cannot be sent again. `MultipartStore` supports repeated parts.
     async fn put_multipart_opts(
         &self,
         location: &Path,
@@ -133,8 +133,8 @@ impl ObjectStore for Retrying {
         locations.map(delete).buffered(8).boxed()
     }
 
-    /// Continues an interrupted listing at its position if the store lists names in order. Otherwise it restarts
-    /// the listing only if no name was returned yet.
+    /// Continues an interrupted listing at its position if the store lists names in order. Otherwise, restarts the
+    /// listing, but only if no name was returned yet.
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
         let (inner, ordered, prefix) = (Arc::clone(&self.inner), self.ordered, prefix.cloned());
         let first = inner.list(prefix.as_ref());

@@ -12,7 +12,7 @@ use futures_util::stream::{self, Stream};
 use object_store::path::Path;
 use tokio::sync::mpsc;
 
-/// Removes the folder of a snapshot with its contents, and the tenant's folder if it is then empty.
+/// Removes the folder of a snapshot with its contents. Also removes the tenant's folder, if that folder is then empty.
 pub(super) fn remove(root: &Folder, folder: &Path) -> Result<()> {
     let folder = below(root, folder);
     ignore_missing(fs::remove_dir_all(&folder))?;
@@ -23,7 +23,7 @@ pub(super) fn remove(root: &Folder, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Removes the files of one writer, including staged ones.
+/// Removes the files of one writer, including staged files.
 pub(super) fn withdraw(root: &Folder, folder: &Path, writer: &str) -> Result<()> {
     let folder = below(root, folder);
     for folder in [folder.join("parts"), folder] {
@@ -131,7 +131,7 @@ fn ignore_missing(done: Result<()>) -> Result<()> {
     }
 }
 
-/// Converts the error to that of the local store.
+/// Converts an I/O error to an error of the local store.
 pub(super) fn failed(error: Error) -> crate::error::Error {
     object_store::Error::Generic { store: "LocalFileSystem", source: error.into() }.into()
 }

@@ -1,4 +1,4 @@
-//! Deletion of snapshots, the search for old ones, and signed addresses.
+//! Deletion of snapshots, search for old snapshots, and signed addresses.
 
 mod local;
 
@@ -21,7 +21,7 @@ use crate::{
     writer::UPLOAD,
 };
 
-/// Returns a signed address of the stored rows, which needs no other credential.
+/// Returns a signed address of the stored rows. A client needs no other credential to use this address.
 pub(crate) async fn sign(inner: &Arc<Inner>, id: &SnapshotId, life: Duration) -> Result<Option<Url>> {
     let Some(sign) = &inner.store.sign else { return Ok(None) };
     // A missing snapshot is an error, so open it first.
@@ -30,7 +30,7 @@ pub(crate) async fn sign(inner: &Arc<Inner>, id: &SnapshotId, life: Duration) ->
 }
 
 pub(crate) async fn delete(inner: &Arc<Inner>, id: &SnapshotId) -> Result<()> {
-    // With an empty ID, the folder would be that of the whole tenant.
+    // With an empty ID, the folder would be the folder of the whole tenant.
     if id.place.is_empty() || id.set.is_empty() {
         return Ok(());
     }
@@ -106,8 +106,8 @@ pub(crate) async fn abort(inner: &Inner, path: &Path) -> Result<()> {
     }
 }
 
-/// Lists all snapshots with a file that is older than `before`. The files of a snapshot are listed one after
-/// another, so it is enough to compare with the last ID.
+/// Lists all snapshots with a file that is older than `before`. The files of a snapshot are consecutive in the
+/// listing. So to return each ID once, it is enough to compare an ID with the last ID.
 pub(crate) fn ids(
     inner: &Arc<Inner>,
     before: DateTime<Utc>,
@@ -119,7 +119,7 @@ pub(crate) fn ids(
     }
     let prefix = &inner.store.prefix;
     let old = async move {
-        // `before` is a time of this process's clock, and files have times of the store's clock.
+        // `before` is a time by this process's clock, and the times of files are by the store's clock.
         let before = before + inner.skew().await;
         let shown = (!prefix.as_ref().is_empty()).then_some(prefix);
         let list = inner.store.objects.list(shown);
@@ -144,7 +144,7 @@ pub(crate) fn ids(
 fn id_of(prefix: &Path, meta: &ObjectMeta) -> Option<SnapshotId> {
     let mut parts = meta.location.prefix_match(prefix)?;
     let (place, set) = (parts.next()?, parts.next()?);
-    // A file outside the folder of a snapshot belongs to none.
+    // A file outside the folders of snapshots belongs to no snapshot.
     parts.next()?;
     Some(SnapshotId::found(place.as_ref(), set.as_ref()))
 }

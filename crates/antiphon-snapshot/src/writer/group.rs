@@ -17,10 +17,11 @@ use parquet::{
 
 use crate::error::Result;
 
-/// With fewer values, encoding takes less time than starting a thread.
+/// The minimum number of values for a second thread. With fewer values, encoding takes less time than starting a
+/// thread.
 const WORTH_A_THREAD: usize = 4096;
 
-/// A file whose chunks are encoded one after the other, each with its columns in parallel.
+/// A file whose chunks are encoded one after the other. The columns of a chunk are encoded in parallel.
 pub(super) struct Groups {
     file: SerializedFileWriter<Vec<u8>>,
     schema: SchemaRef,
@@ -126,8 +127,8 @@ impl Group {
     }
 }
 
-/// Applies `work` to each item on this thread and on a second one. A free thread takes the next item. The results
-/// are in the order of the items.
+/// Applies `work` to each item, on this thread and on a second thread. A free thread takes the next item. The results
+/// have the order of the items.
 fn side_by_side<T, R: Send>(
     values: usize,
     items: impl Iterator<Item = T> + Send,

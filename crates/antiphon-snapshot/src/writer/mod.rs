@@ -1,5 +1,5 @@
-//! Writes batches as a Parquet file to an object store. Encoding runs on blocking threads, and parts are sent
-//! during it.
+//! Writes batches as a Parquet file to an object store. Encoding runs on blocking threads. Finished parts are sent
+//! while encoding continues.
 
 mod group;
 mod upload;
@@ -33,7 +33,7 @@ use crate::{
     inner::{Inner, Stored},
 };
 
-/// Writes one Parquet file. If it is dropped before it is finished, no file remains.
+/// A writer for one Parquet file. If the writer is dropped before it is finished, no file remains.
 #[derive(Debug)]
 pub(crate) struct Writer {
     steps: mpsc::Sender<Step>,
@@ -52,7 +52,8 @@ struct Gauge {
     made: AtomicU64,
 }
 
-/// An input of the encoder. Only `End` ends the file, because a dropped writer sends nothing.
+/// An input of the encoder. Only `End` completes the file. A writer that is dropped does not send `End`, so its file
+/// is not completed.
 #[derive(Debug)]
 enum Step {
     Batch(RecordBatch),
@@ -107,7 +108,7 @@ impl Writer {
         self.gauge.made.load(Ordering::Relaxed)
     }
 
-    /// Writes the footer. The file exists when this returns.
+    /// Writes the footer. When this method returns, the file exists.
     pub(crate) async fn finish(mut self) -> Result<Stored> {
         // If the encoder has stopped, the two tasks return the reason.
         let _ = self.steps.send(Step::End).await;
@@ -117,7 +118,7 @@ impl Writer {
         settle(encoded, sent)
     }
 
-    /// Cancels the write. No file remains when this returns, unless the object store fails.
+    /// Cancels the write. When this method returns, no file remains, unless the object store fails.
     pub(crate) async fn give_up(self) {
         let Self { steps, encoding, sending, stop, .. } = self;
         drop((steps, stop));
@@ -131,8 +132,8 @@ impl Writer {
     }
 }
 
-/// Combines the two results. If the object store fails, its error is the cause and the encoder's error is a
-/// consequence.
+/// Combines the results of the two tasks. If the object store fails, its error is the cause, and the encoder's error
+/// is only a consequence.
 fn settle(
     encoded: Result<Result<u64>, JoinError>,
     sent: Result<Result<Stored>, JoinError>,
@@ -170,7 +171,7 @@ impl Encoder {
         Ok(self.parts())
     }
 
-    /// Encodes the footer, and returns the full parts and the last one.
+    /// Encodes the footer, and returns the full parts and the last part.
     fn end(&mut self) -> Result<(Vec<Bytes>, Bytes)> {
         self.groups.finish()?;
         let mut parts = self.parts();
@@ -193,7 +194,7 @@ impl Encoder {
     }
 }
 
-/// Encodes incoming batches. It uses no thread while it waits.
+/// Encodes incoming batches. Uses no thread while it waits for a batch.
 async fn encode(
     mut encoder: Encoder,
     mut taken: mpsc::Receiver<Step>,
@@ -238,7 +239,8 @@ async fn encode(
 pub(crate) fn slices(batch: &RecordBatch, bytes: usize) -> Vec<RecordBatch> {
     const ROWS: usize = 8192;
     let rows = batch.num_rows();
-    // A slice of a larger batch reports the size of the whole batch, so batches of one row are not split.
+    // If a batch is a slice of a larger batch, it reports the size of the larger batch. So batches of one row are not
+    // split.
     let size = if rows <= 1 { 0 } else { batch.get_array_memory_size() };
     let step = match size.div_ceil(bytes.max(1)) {
         0 | 1 => ROWS,

@@ -1,4 +1,4 @@
-//! Uploads bytes to the object store in parts, and removes them if the upload does not finish.
+//! Uploads bytes to the object store in parts. Removes the sent parts if the upload does not finish.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -29,10 +29,10 @@ pub(crate) const UPLOAD: &str = ".upload";
 /// The number of parts that are sent concurrently.
 const AT_ONCE: usize = 2;
 
-/// The maximum time for removing a cancelled upload. Remaining data is found later.
+/// The maximum time for removing a cancelled upload. If data remains, a later sweep finds it.
 const REMOVAL: Duration = Duration::from_secs(30);
 
-/// A part of a file. Without a last part, no file is created.
+/// A part of a file. The file is created only when the last part arrives.
 #[derive(Debug)]
 pub(super) enum Part {
     More(Bytes),
@@ -49,7 +49,7 @@ pub(super) struct Upload {
 
 /// An upload in parts that has been started.
 enum Multipart {
-    /// An upload with an ID, which is stored in a file, so that any process can abort the upload.
+    /// An upload with an ID. The ID is stored in a file, so that any process can abort the upload.
     Known {
         id: String,
         parts: Vec<(usize, PartId)>,
@@ -63,7 +63,7 @@ impl Upload {
         Self { objects: Arc::clone(&store.objects), multipart: store.multipart.clone(), path, begun: None }
     }
 
-    /// Sends parts until the last one. If it fails or is cancelled, it removes the sent data.
+    /// Sends all parts, up to the last part. If the upload fails or is cancelled, removes the sent data.
     pub(super) async fn run(
         mut self,
         mut parts: mpsc::Receiver<Part>,
@@ -180,7 +180,7 @@ impl Upload {
         Ok(digest(hash))
     }
 
-    /// Removes the sent data. If that fails, the `.upload` file stays.
+    /// Removes the sent data. If the removal fails, the `.upload` file stays.
     async fn remove(&mut self) {
         let aborted = match (&mut self.begun, &self.multipart) {
             (Some(Multipart::Known { id, .. }), Some(store)) => {
@@ -205,11 +205,11 @@ impl Upload {
     }
 }
 
-/// Receives some parts, and returns whether the last one is among them.
+/// Receives one or more parts, and returns whether the last part is among them.
 async fn gather(parts: &mut mpsc::Receiver<Part>, begun: bool) -> Result<(Vec<Bytes>, bool)> {
     let mut batch = Vec::new();
     while batch.len() < AT_ONCE {
-        // The first part waits for a second one, because it can be the only one.
+        // The first part waits for a second part, because the first part can be the only part.
         let next = if batch.is_empty() || !begun {
             parts.recv().await.ok_or(TryRecvError::Disconnected)
         } else {

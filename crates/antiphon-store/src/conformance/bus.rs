@@ -29,7 +29,8 @@ async fn hear(subscription: &mut Subscription) -> Event {
     event.expect("the bus is open")
 }
 
-/// Checks that `text` arrives next. If events can repeat, `last` can arrive before it.
+/// Checks that the event `text` arrives next. If events can repeat, the previous event `last` can arrive again before
+/// `text`.
 async fn assert_hears(buses: &Buses, subscription: &mut Subscription, text: &str, last: Option<&str>) {
     loop {
         let event = hear(subscription).await;
@@ -48,7 +49,7 @@ async fn assert_silent(subscription: &mut Subscription, known: &[&str]) {
     }
 }
 
-/// After `subscribe` has returned, the listener receives events from every handle.
+/// Tests that a listener receives events from every handle after `subscribe` has returned.
 pub async fn listener_hears_what_another_opening_publishes(buses: &Buses) {
     let (one, two) = (buses.open().await, buses.open().await);
     for round in 0..10 {
@@ -67,7 +68,7 @@ pub async fn listener_hears_what_another_opening_publishes(buses: &Buses) {
     }
 }
 
-/// Every listener receives every event.
+/// Tests that every listener receives every event.
 pub async fn every_listener_hears(buses: &Buses) {
     let (one, two) = (buses.open().await, buses.open().await);
     let mut subscriptions = Vec::new();
@@ -83,7 +84,7 @@ pub async fn every_listener_hears(buses: &Buses) {
     }
 }
 
-/// The events of one publisher arrive in the order in which they were published.
+/// Tests that the events of one publisher arrive in the order in which they were published.
 pub async fn events_come_in_order(buses: &Buses) {
     let (one, two) = (buses.open().await, buses.open().await);
     let mut subscription = one.subscribe("topic").await.unwrap();
@@ -103,7 +104,7 @@ pub async fn events_come_in_order(buses: &Buses) {
     tokio::join!(talker, listener);
 }
 
-/// A listener does not receive events of other topics and spaces.
+/// Tests that a listener does not receive events of other topics and spaces.
 pub async fn other_topics_and_spaces_are_not_heard(buses: &Buses) {
     let (bus, other) = (buses.open().await, buses.open_other().await);
     let mut subscription = bus.subscribe("a/b").await.unwrap();
@@ -116,7 +117,7 @@ pub async fn other_topics_and_spaces_are_not_heard(buses: &Buses) {
     assert_hears(buses, &mut subscription, "for you", None).await;
 }
 
-/// A listener does not receive events that were published long before it subscribed.
+/// Tests that a listener does not receive events that were published long before the listener subscribed.
 pub async fn nothing_is_kept_for_later(buses: &Buses) {
     let (one, two) = (buses.open().await, buses.open().await);
     publish(&*one, "topic", "too early").await;
@@ -125,7 +126,7 @@ pub async fn nothing_is_kept_for_later(buses: &Buses) {
     assert_hears(buses, &mut subscription, "in time", None).await;
 }
 
-/// If one listener unsubscribes, the other listeners still receive events, and the first listener can subscribe again.
+/// Tests that a listener can unsubscribe and subscribe again while other listeners still receive events.
 pub async fn one_listener_leaves_and_the_others_hear(buses: &Buses) {
     let bus = buses.open().await;
     let mut stays = bus.subscribe("topic").await.unwrap();
@@ -142,7 +143,7 @@ pub async fn one_listener_leaves_and_the_others_hear(buses: &Buses) {
     publish(&*bus, "topic", "to nobody").await;
     let mut back = bus.subscribe("topic").await.unwrap();
     publish(&*bus, "topic", "hello again").await;
-    // An event that was published shortly before can still arrive.
+    // An event that was published shortly before the subscription can still arrive.
     let mut heard = hear(&mut back).await;
     while heard == Event::Message(bytes("to nobody")) {
         heard = hear(&mut back).await;
@@ -150,7 +151,7 @@ pub async fn one_listener_leaves_and_the_others_hear(buses: &Buses) {
     assert_eq!(heard, Event::Message(bytes("hello again")));
 }
 
-/// Any bytes can be an event.
+/// Tests that an event can contain any bytes.
 pub async fn any_event_is_carried(buses: &Buses) {
     let (one, two) = (buses.open().await, buses.open().await);
     let mut subscription = one.subscribe("topic").await.unwrap();
@@ -167,7 +168,7 @@ pub async fn any_event_is_carried(buses: &Buses) {
     }
 }
 
-/// If a listener is too slow, its memory stays bounded, the publisher does not wait, and the listener receives a gap.
+/// Tests that a slow listener receives a gap, that its memory use is bounded, and that the publisher does not wait.
 pub async fn slow_listener_is_told_of_a_gap_and_holds_up_nobody(buses: &Buses) {
     let (one, two) = (buses.open().await, buses.open().await);
     let mut slow = one.subscribe("topic").await.unwrap();
@@ -177,7 +178,7 @@ pub async fn slow_listener_is_told_of_a_gap_and_holds_up_nobody(buses: &Buses) {
     let talker = async {
         for number in 0..events {
             publish(&*two, "topic", format!("{number}")).await;
-            // The bus in memory never yields, and the other listener must be able to run.
+            // The in-memory bus never yields, so this task must yield to let the other listener run.
             tokio::task::yield_now().await;
         }
     };
@@ -194,13 +195,13 @@ pub async fn slow_listener_is_told_of_a_gap_and_holds_up_nobody(buses: &Buses) {
         heard += 1;
     }
     assert!(gap, "{heard} of {events} were heard, and nothing was said to be missing");
-    // The gap, and events that were still in flight when the listener started to read.
+    // The allowance is for the gap, and for events that were still in flight when the listener started to read.
     assert!(heard <= BUFFER + 64, "{heard} events were kept for it");
     publish(&*two, "topic", "after").await;
     assert_hears(buses, &mut slow, "after", None).await;
 }
 
-/// Every bus rejects invalid topics and events that are too large, with the same errors.
+/// Tests that every bus returns the same errors for invalid topics and for events that are too large.
 pub async fn bad_topics_and_large_events_are_refused(buses: &Buses) {
     let bus = buses.open().await;
     for topic in ["", "a b", "a.b", "a/*", "a/>", "ä", "a//b"] {

@@ -56,14 +56,14 @@ impl Stores {
         !self.0.faulty
     }
 
-    /// Returns the time to live of records that expire during a test: 300 milliseconds. If the fixture injects faults, a
-    /// write is repeated, and must end before its record has expired. Then the duration is 2 seconds.
+    /// Returns the time to live of records that expire during a test: 300 milliseconds. If the fixture injects faults,
+    /// the duration is 2 seconds, because a repeated write must end before its record expires.
     pub fn short(&self) -> Duration {
         if self.0.faulty { Duration::from_secs(2) } else { Duration::from_millis(300) }
     }
 
-    /// Returns the duration that tests use for claims: 10 minutes. If the fixture injects faults, a claim can be
-    /// lost, and the duration is 3 seconds.
+    /// Returns the duration that tests use for claims: 10 minutes. If the fixture injects faults, the duration is 3
+    /// seconds, because claims can be lost.
     pub fn lease(&self) -> Duration {
         if self.0.faulty { SOON_BACK } else { Duration::from_secs(600) }
     }
@@ -93,8 +93,8 @@ impl Queues {
         self.0.open("-other", if self.0.faulty { config.with_lease(SOON_BACK) } else { config }).await
     }
 
-    /// Returns whether attempt numbers are exact. Returns `false` if the fixture injects faults, because a failed
-    /// call can have leased jobs.
+    /// Returns whether attempt numbers are exact. Returns `false` if the fixture injects faults, because a failed call
+    /// may have leased jobs.
     pub fn is_exact(&self) -> bool {
         !self.0.faulty
     }
@@ -112,14 +112,14 @@ impl Buses {
     }
 
     /// Returns whether an event can arrive twice. Returns `true` if the fixture injects faults, because a failed call
-    /// can have published the event.
+    /// may have published the event.
     pub fn may_repeat(&self) -> bool {
         self.0.faulty
     }
 }
 
-/// The duration of leases and claims over a faulty backend. It is short, so that a test need not wait long for lost
-/// ones.
+/// The duration of leases and claims over a faulty backend. The duration is short, so that a test does not wait long
+/// for the end of lost leases and claims.
 const SOON_BACK: Duration = Duration::from_secs(3);
 
 macro_rules! debug {
@@ -139,7 +139,7 @@ debug!(Stores Queues Buses);
 ///
 /// # Panics
 ///
-/// Panics if `CI` is set and `variable` is not.
+/// Panics if the environment variable `CI` is set and `variable` is not set.
 #[expect(clippy::print_stderr, reason = "tests read the environment and say what they skip")]
 pub fn service(variable: &str) -> Option<String> {
     let url = std::env::var(variable).ok();
@@ -158,7 +158,7 @@ pub fn service(variable: &str) -> Option<String> {
 pub fn run(law: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.expect("a runtime can be built").block_on(async {
-        // A hanging test indicates a problem too.
+        // A test that hangs must fail too.
         let ended = tokio::time::timeout(Duration::from_secs(120), law).await;
         assert!(ended.is_ok(), "the contract test did not end within two minutes");
     });
@@ -173,7 +173,8 @@ pub mod fixtures {
     };
 
     fn space(law: &str) -> String {
-        // Names have a maximum length, and tests whose names start with the same characters must not share a space.
+        // Names have a maximum length, so the names are shortened. Tests whose names start with the same characters
+        // must not share a space.
         let law: String = law.chars().take(32).collect();
         format!("{}-{:016x}", law.replace('_', "-"), random())
     }

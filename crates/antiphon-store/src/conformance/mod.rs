@@ -1,12 +1,12 @@
 //! Contract tests for [`Store`], [`Queue`] and [`Bus`].
 //!
-//! [`backend_laws!`](crate::backend_laws) generates one test for each rule of the contracts. The name of a test is
-//! its rule, so a failure names the violated rule. A second set of tests runs over [`Flaky`](crate::flaky::Flaky),
-//! which fails calls, delays them, and reports failures for calls that were applied.
+//! [`backend_laws!`](crate::backend_laws) generates one test for each rule of the contracts. The name of a test states
+//! the rule, so a failed test shows the violated rule. A second set of tests runs over [`Flaky`](crate::flaky::Flaky).
+//! This wrapper fails calls, delays calls, and reports failures for calls that were applied.
 //!
 //! The macro takes a function that opens the backend in a given space (namespace). A test calls the function several
-//! times to get several handles to the same data, for example to test races. The function returns `None` if the
-//! required server is not available. [`service`] reads the environment variable with the server's address.
+//! times to get several handles to the same data, for example to test races. The function returns `None` if the server
+//! of the backend is not available. [`service`] reads the environment variable with the server's address.
 //!
 //! ```
 //! # #[cfg(test)]
@@ -38,8 +38,8 @@ use crate::{Bus, Queue, Store};
 
 /// Generates one test for each rule of all three contracts.
 ///
-/// The module `flaky` contains the same tests over a backend that fails calls, delays them, and reports failures
-/// for calls that were applied.
+/// The module `flaky` contains the same tests over a backend that fails calls, delays calls, and reports failures for
+/// calls that were applied.
 ///
 /// The macro takes the path of an `async fn(space: String, config: QueueConfig) -> Option<Backend>`.
 #[macro_export]

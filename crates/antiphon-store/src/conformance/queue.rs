@@ -37,7 +37,7 @@ async fn assert_none(queue: &dyn Queue) {
     assert!(jobs.is_empty(), "{jobs:?}");
 }
 
-/// Leases and returns the job until it is dead, and returns the number of leases.
+/// Leases a job and calls `give_back` until the job is dead. Returns the number of leases.
 async fn until_dead(queue: &dyn Queue, give_back: impl AsyncFn(&Job)) -> u32 {
     let mut times = 0;
     loop {
@@ -73,14 +73,14 @@ fn assert_lost(result: &Result<()>) {
     assert!(matches!(result, Err(Error::LeaseLost { .. })), "a lost lease was expected, not {result:?}");
 }
 
-/// Checks that the wait was short. Over a faulty backend, a lost lease blocks the job until it expires, possibly
-/// more than once.
+/// Checks that the wait was short. Over a faulty backend, a lost lease blocks the job until the lease expires. This
+/// can happen more than once.
 fn assert_prompt(queues: &Queues, waited: Duration) {
     let limit = if queues.is_exact() { Duration::from_secs(5) } else { JOB_TIMEOUT };
     assert!(waited < limit, "it was told after {waited:?}");
 }
 
-/// Any worker can lease a pushed job, through any handle.
+/// Tests that any worker can lease a pushed job, through any handle.
 pub async fn pushed_job_is_leased_with_its_payload(queues: &Queues) {
     let (one, two) = (queues.open().await, queues.open().await);
     assert_eq!(push(&*one, "a").await, Pushed::Added);
@@ -92,7 +92,7 @@ pub async fn pushed_job_is_leased_with_its_payload(queues: &Queues) {
     }
 }
 
-/// An acknowledged job is not leased again.
+/// Tests that an acknowledged job is not leased again.
 pub async fn acknowledged_job_is_gone(queues: &Queues) {
     let queue = queues.open_with(short()).await;
     push(&*queue, "a").await;
@@ -103,7 +103,7 @@ pub async fn acknowledged_job_is_gone(queues: &Queues) {
     assert_eq!(queue.depth("work").await.unwrap(), Depth::default());
 }
 
-/// While a lease lasts, no other worker receives the job.
+/// Tests that no other worker receives a job while its lease is valid.
 pub async fn leased_job_is_given_to_nobody_else(queues: &Queues) {
     let (one, two) = (queues.open().await, queues.open().await);
     push(&*one, "a").await;
@@ -112,7 +112,7 @@ pub async fn leased_job_is_given_to_nobody_else(queues: &Queues) {
     assert_none(&*one).await;
 }
 
-/// If a worker stops, another worker leases the job, with the next attempt number.
+/// Tests that another worker can lease the job of a stopped worker, with the next attempt number.
 pub async fn lapsed_lease_goes_to_the_next_worker(queues: &Queues) {
     let (one, two) = (queues.open_with(short()).await, queues.open_with(short()).await);
     push(&*one, "a").await;
@@ -127,7 +127,7 @@ pub async fn lapsed_lease_goes_to_the_next_worker(queues: &Queues) {
     two.ack(&second.lease).await.unwrap();
 }
 
-/// A worker whose job was leased again cannot change the job.
+/// Tests that a worker cannot change its job after another worker has leased the job.
 pub async fn lost_lease_changes_nothing(queues: &Queues) {
     let config = QueueConfig::default().with_lease(Duration::from_secs(2));
     let (one, two) = (queues.open_with(config.clone()).await, queues.open_with(config).await);
@@ -150,7 +150,7 @@ pub async fn lost_lease_changes_nothing(queues: &Queues) {
     assert_none(&*one).await;
 }
 
-/// A lease cannot be used after its job was acknowledged.
+/// Tests that a lease cannot be used after its job was acknowledged.
 pub async fn acknowledging_twice_is_a_lost_lease(queues: &Queues) {
     let queue = queues.open().await;
     push(&*queue, "a").await;
@@ -164,7 +164,7 @@ pub async fn acknowledging_twice_is_a_lost_lease(queues: &Queues) {
     assert_lost(&queue.extend(&made_up).await);
 }
 
-/// A worker that extends its lease keeps its job.
+/// Tests that no other worker receives a job whose lease is extended in time.
 pub async fn extended_lease_lasts(queues: &Queues) {
     let config = QueueConfig::default().with_lease(Duration::from_secs(2));
     let (one, two) = (queues.open_with(config.clone()).await, queues.open_with(config).await);
@@ -185,7 +185,8 @@ pub async fn extended_lease_lasts(queues: &Queues) {
     assert_none(&*two).await;
 }
 
-/// A worker with an expired lease can still acknowledge or extend, if no other worker leased the job.
+/// Tests that an expired lease can still be used if no other worker has leased the job. The worker can acknowledge the
+/// job or extend the lease.
 pub async fn lapsed_lease_that_nobody_took_may_still_be_used(queues: &Queues) {
     let queue = queues.open_with(short()).await;
     for id in ["a", "b"] {
@@ -202,7 +203,7 @@ pub async fn lapsed_lease_that_nobody_took_may_still_be_used(queues: &Queues) {
     }
 }
 
-/// A returned job is leased again.
+/// Tests that a returned job is leased again.
 pub async fn job_given_back_comes_again(queues: &Queues) {
     let (one, two) = (queues.open().await, queues.open().await);
     push(&*one, "a").await;
@@ -215,7 +216,7 @@ pub async fn job_given_back_comes_again(queues: &Queues) {
     two.ack(&second.lease).await.unwrap();
 }
 
-/// A job that was returned with a delay is leased after the delay.
+/// Tests that a job that was returned with a delay is leased after the delay.
 pub async fn job_given_back_waits_its_delay(queues: &Queues) {
     let queue = queues.open().await;
     push(&*queue, "a").await;
@@ -226,7 +227,7 @@ pub async fn job_given_back_waits_its_delay(queues: &Queues) {
     assert!(began.elapsed() >= Duration::from_millis(950), "it came after {:?}", began.elapsed());
 }
 
-/// A delayed job is not leased before its delay ends.
+/// Tests that a delayed job is not leased before its delay ends.
 pub async fn delayed_job_is_not_leased_early(queues: &Queues) {
     let queue = queues.open().await;
     let began = Instant::now();
@@ -243,13 +244,13 @@ pub async fn delayed_job_is_not_leased_early(queues: &Queues) {
         queue.ack(&job.lease).await.unwrap();
         order.push(job.id().to_owned());
     }
-    // A job whose lease response was lost is leased again later than that.
+    // If the response to a lease was lost, the job is leased again later, and the order changes.
     if queues.is_exact() {
         assert_eq!(order, ["now", "later"]);
     }
 }
 
-/// A push through any handle wakes a waiting worker promptly.
+/// Tests that a push through any handle wakes a waiting worker promptly.
 pub async fn waiting_worker_is_woken_by_a_push(queues: &Queues) {
     let (one, two) = (queues.open().await, queues.open().await);
     let worker = tokio::spawn(async move {
@@ -264,7 +265,7 @@ pub async fn waiting_worker_is_woken_by_a_push(queues: &Queues) {
     assert_prompt(queues, waited);
 }
 
-/// The end of a delay wakes a waiting worker, without any other event.
+/// Tests that the end of a delay wakes a waiting worker, without any other event.
 pub async fn waiting_worker_is_woken_when_a_delay_ends(queues: &Queues) {
     let queue = queues.open().await;
     let began = Instant::now();
@@ -273,7 +274,7 @@ pub async fn waiting_worker_is_woken_when_a_delay_ends(queues: &Queues) {
     assert_prompt(queues, began.elapsed());
 }
 
-/// The expiry of a lease wakes a waiting worker, without any other event.
+/// Tests that the expiry of a lease wakes a waiting worker, without any other event.
 pub async fn waiting_worker_is_woken_when_a_lease_runs_out(queues: &Queues) {
     let (one, two) = (queues.open_with(short()).await, queues.open_with(short()).await);
     push(&*one, "a").await;
@@ -283,7 +284,7 @@ pub async fn waiting_worker_is_woken_when_a_lease_runs_out(queues: &Queues) {
     assert_prompt(queues, began.elapsed());
 }
 
-/// If the queue stays empty, `lease` returns no jobs when the wait is over.
+/// Tests that `lease` returns no jobs when the wait is over and the queue is still empty.
 pub async fn empty_queue_gives_nothing_when_the_wait_is_over(queues: &Queues) {
     let queue = queues.open().await;
     let began = Instant::now();
@@ -293,7 +294,7 @@ pub async fn empty_queue_gives_nothing_when_the_wait_is_over(queues: &Queues) {
     assert!(waited >= SHORT.mul_f64(0.9) && waited < Duration::from_secs(8), "{waited:?}");
 }
 
-/// A worker receives at most `limit` jobs.
+/// Tests that a worker receives at most `limit` jobs.
 pub async fn no_more_jobs_than_asked_for(queues: &Queues) {
     let queue = queues.open().await;
     for number in 0..10 {
@@ -313,7 +314,8 @@ pub async fn no_more_jobs_than_asked_for(queues: &Queues) {
     }
 }
 
-/// A push does not add a second job with the same ID while the first job is waiting, delayed, leased or dead.
+/// Tests that a push does not add a second job with the same ID while the first job is waiting, delayed, leased or
+/// dead.
 pub async fn second_job_of_an_id_is_not_added(queues: &Queues) {
     let queue = queues.open().await;
     let again = async |id: &str| queue.push("work", NewJob::new(id, "another")).await.unwrap();
@@ -331,7 +333,7 @@ pub async fn second_job_of_an_id_is_not_added(queues: &Queues) {
     assert_none(&*queue).await;
 }
 
-/// The ID of an acknowledged job can be used again.
+/// Tests that the ID of an acknowledged job can be used again.
 pub async fn id_of_a_finished_job_is_free(queues: &Queues) {
     let queue = queues.open().await;
     for _ in 0..3 {
@@ -345,7 +347,7 @@ pub async fn id_of_a_finished_job_is_free(queues: &Queues) {
     assert_none(&*queue).await;
 }
 
-/// A job that is returned too often becomes dead.
+/// Tests that a job that is returned too often becomes dead.
 pub async fn job_given_back_too_often_is_dead(queues: &Queues) {
     let config = QueueConfig::default().with_max_attempts(3).with_lease(Duration::from_secs(2));
     let queue = queues.open_with(config).await;
@@ -362,7 +364,7 @@ pub async fn job_given_back_too_often_is_dead(queues: &Queues) {
     assert_none(&*queue).await;
 }
 
-/// A job whose lease expires too often becomes dead.
+/// Tests that a job whose lease expires too often becomes dead.
 pub async fn job_dropped_too_often_is_dead(queues: &Queues) {
     let config = QueueConfig::default().with_max_attempts(2).with_lease(SHORT);
     let queue = queues.open_with(config).await;
@@ -373,7 +375,7 @@ pub async fn job_dropped_too_often_is_dead(queues: &Queues) {
     assert_eq!(dead(&*queue, 10).await, ["a"]);
 }
 
-/// A buried job is dead immediately.
+/// Tests that a buried job is dead immediately.
 pub async fn buried_job_is_dead(queues: &Queues) {
     let queue = queues.open_with(short()).await;
     push(&*queue, "a").await;
@@ -385,7 +387,7 @@ pub async fn buried_job_is_dead(queues: &Queues) {
     assert_lost(&queue.extend(&job.lease).await);
 }
 
-/// A revived job is leased again, with its attempts reset.
+/// Tests that a revived job is leased again, and that its number of attempts starts again.
 pub async fn revived_job_begins_anew(queues: &Queues) {
     let queue = queues.open().await;
     push(&*queue, "a").await;
@@ -402,7 +404,7 @@ pub async fn revived_job_begins_anew(queues: &Queues) {
     queue.ack(&job.lease).await.unwrap();
 }
 
-/// A discarded job is removed, and its ID can be used again.
+/// Tests that a discarded job is removed, and that its ID can be used again.
 pub async fn discarded_job_is_gone(queues: &Queues) {
     let queue = queues.open().await;
     push(&*queue, "a").await;
@@ -417,7 +419,7 @@ pub async fn discarded_job_is_gone(queues: &Queues) {
     assert_eq!(lease(&*queue).await.id(), "a");
 }
 
-/// The pages of the list of dead jobs contain every dead job once.
+/// Tests that the pages of `dead` together list every dead job once.
 pub async fn dead_letters_are_listed_in_pages(queues: &Queues) {
     let queue = queues.open().await;
     let mut buried = BTreeSet::new();
@@ -434,7 +436,7 @@ pub async fn dead_letters_are_listed_in_pages(queues: &Queues) {
     }
 }
 
-/// If no lease expires, concurrent workers lease each job exactly once.
+/// Tests that concurrent workers lease each job exactly once if no lease expires.
 pub async fn racing_workers_share_the_jobs(queues: &Queues) {
     const JOBS: usize = 200;
     let (one, two) = (queues.open().await, queues.open().await);
@@ -466,7 +468,7 @@ pub async fn racing_workers_share_the_jobs(queues: &Queues) {
     }
 }
 
-/// If several callers push one ID concurrently, exactly one of them adds the job.
+/// Tests that exactly one of several callers adds a job if the callers push the same ID concurrently.
 pub async fn racing_pushers_of_one_id_add_one_job(queues: &Queues) {
     let (one, two) = (queues.open().await, queues.open().await);
     for round in 0..10 {
@@ -483,7 +485,7 @@ pub async fn racing_pushers_of_one_id_add_one_job(queues: &Queues) {
     }
 }
 
-/// A worker does not receive jobs of other queues and spaces.
+/// Tests that a worker does not receive jobs of other queues and spaces.
 pub async fn queues_and_spaces_are_apart(queues: &Queues) {
     let (queue, other) = (queues.open().await, queues.open_other().await);
     push(&*queue, "a").await;
@@ -495,7 +497,7 @@ pub async fn queues_and_spaces_are_apart(queues: &Queues) {
     assert_eq!(lease(&*queue).await.id(), "a");
 }
 
-/// `depth` counts the jobs of each kind.
+/// Tests that `depth` counts the waiting, leased and dead jobs separately.
 pub async fn depth_counts_each_kind(queues: &Queues) {
     let queue = queues.open().await;
     for id in ["a", "b", "c", "d"] {
@@ -521,7 +523,7 @@ pub async fn depth_counts_each_kind(queues: &Queues) {
     }
 }
 
-/// `depth` is exact even for more jobs than an engine returns in one response.
+/// Tests that `depth` is exact for a thousand jobs, which are more jobs than some engines list in one response.
 pub async fn depth_is_exact_for_a_thousand_jobs(queues: &Queues) {
     const JOBS: u64 = 1_100;
     let queue = queues.open().await;
@@ -540,7 +542,7 @@ pub async fn depth_is_exact_for_a_thousand_jobs(queues: &Queues) {
     assert_eq!(queue.depth("work").await.unwrap(), expected);
 }
 
-/// `ping` succeeds with and without jobs, and changes nothing.
+/// Tests that `ping` succeeds with and without jobs, and changes nothing.
 pub async fn ping_answers_and_changes_nothing(queues: &Queues) {
     let queue = queues.open().await;
     queue.ping().await.unwrap();
@@ -550,7 +552,7 @@ pub async fn ping_answers_and_changes_nothing(queues: &Queues) {
     assert_none(&*queue).await;
 }
 
-/// Any bytes can be a payload.
+/// Tests that a payload can contain any bytes.
 pub async fn any_payload_is_kept(queues: &Queues) {
     let queue = queues.open().await;
     let every = Bytes::from((0..=255).collect::<Vec<u8>>());
@@ -562,7 +564,7 @@ pub async fn any_payload_is_kept(queues: &Queues) {
     }
 }
 
-/// Every queue rejects invalid names and payloads that are too large, with the same errors.
+/// Tests that every queue returns the same errors for invalid names and for payloads that are too large.
 pub async fn bad_names_and_large_payloads_are_refused(queues: &Queues) {
     let queue = queues.open().await;
     for name in ["", "a/b", "a b", "a.b", "ä"] {

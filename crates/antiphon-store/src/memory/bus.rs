@@ -43,7 +43,8 @@ impl Bus for MemoryBus {
         let (feed, subscription) = Subscription::channel();
         let mut topics = self.topics();
         let feeds = topics.entry(topic.to_owned()).or_default();
-        // Remove closed feeds here too. Otherwise a topic with many subscriptions and no events would collect them.
+        // Remove closed feeds here too. Otherwise, closed feeds would accumulate on a topic with many subscriptions
+        // and no events.
         feeds.retain(|feed| !feed.is_closed());
         feeds.push(feed);
         Ok(subscription)

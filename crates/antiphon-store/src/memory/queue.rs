@@ -22,7 +22,7 @@ pub struct MemoryQueue {
     config: QueueConfig,
 }
 
-/// The jobs of all queues. Several `MemoryQueue`s with different configurations can share them.
+/// The jobs of all queues. Several `MemoryQueue`s with different configurations can share these jobs.
 pub(super) type Jobs = Arc<Mutex<HashMap<String, Line>>>;
 
 /// The jobs of one queue.
@@ -41,7 +41,7 @@ pub(super) struct Line {
 struct Entry {
     payload: Bytes,
     attempts: u32,
-    /// The token of the last lease, whether or not the lease has expired.
+    /// The token of the last lease, even if this lease has expired.
     token: u64,
     place: JobState,
 }
@@ -59,7 +59,7 @@ impl Line {
         self.turn
     }
 
-    /// Moves a job to the state `place`, and updates the index and the counts.
+    /// Changes the state of a job to `place`, and updates the index and the counts.
     fn put(&mut self, id: &str, place: JobState) {
         let entry = self.jobs.get_mut(id).expect("only an existing job is moved");
         if let Some((time, turn)) = entry.place.time() {

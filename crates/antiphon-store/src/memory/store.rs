@@ -36,7 +36,7 @@ struct Kept {
     value: Bytes,
     revision: Revision,
     expires: Option<Instant>,
-    /// The time at which the record or the claim on it expires.
+    /// The time at which the record, or the claim on the record, expires.
     due: Option<Instant>,
 }
 

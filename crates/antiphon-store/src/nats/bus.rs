@@ -32,7 +32,8 @@ impl Bus for NatsBus {
         self.link
             .run(async {
                 self.link.client.publish(self.link.topic(topic), event).await.map_err(failed)?;
-                // Without a round trip, the event could have been written to a connection that was already dead.
+                // The round trip confirms the connection. Without it, the event may have been written to a connection
+                // that is already dead.
                 round_trip(&self.link).await
             })
             .await
@@ -54,8 +55,8 @@ impl Bus for NatsBus {
     }
 }
 
-/// Forwards events to a listener, and keeps the connection open for it. After a lost connection, the client
-/// subscribes again.
+/// Forwards events to a listener, and keeps the connection open until the listener is dropped. After a lost
+/// connection, the client subscribes again.
 async fn forward(
     link: Arc<Link>,
     mut subscriber: Subscriber,

@@ -18,7 +18,7 @@ const GRACE: u64 = 60_000;
 const ABREAST: usize = 32;
 
 impl NatsStore {
-    /// Claims expired records. Every timer that is checked is set again or removed.
+    /// Claims expired records. After a check, each timer is either set again or removed.
     pub(super) async fn claim(&self, prefix: &str, lease: u64, limit: usize) -> Result<Vec<Record>> {
         let mut claimed = Vec::new();
         for (_, subject) in self.due_subjects(prefix).await? {
@@ -36,7 +36,7 @@ impl NatsStore {
                     .filter(|(_, timer)| timer.due <= now && timer.key.starts_with(prefix))
                     .collect();
                 while !due.is_empty() && claimed.len() < limit {
-                    // Each of these timers can lead to a claim.
+                    // Each of these timers can result in a claim.
                     let some = due.len().min(limit - claimed.len()).min(ABREAST);
                     let looks = due.drain(..some).map(|(number, timer)| self.look_at(number, timer, lease));
                     let found: Vec<_> = stream::iter(looks).buffer_unordered(ABREAST).try_collect().await?;
@@ -108,7 +108,7 @@ impl NatsStore {
             }
             let kept = self.link.last(Kind::Claims, &subject).await?;
             let Some(kept) = kept.filter(|kept| kept.sequence != at) else {
-                // A competing claim cannot be read yet, or is already removed. The timer is checked again later.
+                // A competing claim is not visible yet, or is already removed. The timer is checked again later.
                 return Ok(None);
             };
             let held = held_until(&kept, version.sequence);
@@ -131,7 +131,8 @@ impl NatsStore {
         Ok(Some(version.into_record(&timer.key)))
     }
 
-    /// Sets a timer in place of timer `number`. The new timer is stored before the old one is removed.
+    /// Replaces the timer `number` with `next`, or removes it if `next` is `None`. The new timer is stored before the
+    /// old one is removed.
     async fn reset(&self, number: u64, next: Option<Timer>) -> Result<()> {
         if let Some(next) = next {
             self.link.put(&next.subject(&self.link), next.message()).await?;
@@ -141,7 +142,7 @@ impl NatsStore {
     }
 }
 
-/// Returns whether a timer belongs to a claim on an earlier version of the record, and this version has its own
+/// Returns whether a timer belongs to a claim on an earlier version of the record, and the current version has its own
 /// timer.
 fn is_replaced(kind: TimerKind, now: &Version) -> bool {
     matches!(kind, TimerKind::Claimed { version, .. } if version != 0 && version < now.sequence) && now.timed

@@ -5,9 +5,9 @@ use std::{
 
 /// An estimate of the server's clock, in milliseconds since 1970.
 ///
-/// NATS 2.9 reports its time only in messages and consumers. The time is therefore read from a consumer that is
-/// created for this purpose, and continued with the local monotonic clock. All handles agree to within the latency
-/// of a message, even if the clocks of their machines are wrong.
+/// NATS 2.9 reports its time only in messages and consumers. So the server's time is read from a consumer that is
+/// created for this purpose. Between two reads, the local monotonic clock continues this time. The estimates of all
+/// handles differ by no more than the latency of a message, even if the clocks of the machines are wrong.
 #[derive(Debug)]
 pub(super) struct Clock {
     origin: Instant,

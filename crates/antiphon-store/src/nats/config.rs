@@ -68,7 +68,7 @@ impl NatsConfig {
         self
     }
 
-    /// Sets the maximum time to wait for a connection, at the start and after a connection was lost. Default: 5
+    /// Sets the maximum time to wait for a connection, both at the start and after a lost connection. Default: 5
     /// seconds.
     #[must_use]
     pub fn with_connect_timeout(mut self, timeout: Duration) -> Self {
@@ -76,16 +76,16 @@ impl NatsConfig {
         self
     }
 
-    /// Sets the maximum time of one operation, counted from when it has a connection. The time that a worker waits for
-    /// a job is not included. Default: 5 seconds.
+    /// Sets the maximum time of one operation. The time starts when the operation has a connection. The time that a
+    /// worker waits for a job is not included. Default: 5 seconds.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Sets the certificate authorities of the servers, in PEM. These authorities replace the authorities of the
-    /// system. Default: none, which means the authorities of the system.
+    /// Sets the certificate authorities that verify the servers, in PEM. These authorities replace the authorities of
+    /// the system. Default: none, which means the authorities of the system.
     #[must_use]
     pub fn with_authority(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.authority = Some(pem.into());
@@ -107,7 +107,7 @@ impl NatsConfig {
         Ok(Some(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth()))
     }
 
-    /// Parses the URLs, and checks everything that needs no connection.
+    /// Parses the URLs, and checks all settings that can be checked without a connection.
     pub(super) fn servers(&self) -> Result<Vec<ServerAddr>> {
         name::check_segment(&self.space)?;
         name::check_segment(&self.prefix)?;

@@ -19,16 +19,16 @@ use crate::{
 /// The number of jobs that are checked concurrently.
 const ABREAST: usize = 32;
 
-// A dead job stays in its stream, so that its ID stays taken and its payload is kept. Its fence has the state
-// `Dead`. The stream of dead jobs contains only names, for listings. A name is written before the job becomes dead
-// and removed after the job is revived or discarded, so no dead job is missed. The fence decides whether a name is
-// valid.
+// A dead job stays in its stream, so that its ID stays in use and its payload is kept. The fence of the job has the
+// state `Dead`. The stream of dead jobs contains only names, for listings. A name is written before the job becomes
+// dead and removed after the job is revived or discarded, so no dead job is missed. The fence determines whether the
+// job of a name is dead.
 impl NatsQueue {
     fn name_subject(&self, queue: &str, id: &str) -> String {
         self.link.subject(Kind::Dead, &format!("{queue}/{id}"))
     }
 
-    /// Makes a job dead on behalf of its holder.
+    /// Makes a job dead, on request of the worker that holds the job.
     pub(super) async fn bury_held(&self, lease: &Lease, held: &Held) -> Result<()> {
         self.held_at(lease, held).await?;
         self.link.put(&self.name_subject(&lease.queue, &lease.id), PublishMessage::build()).await?;
@@ -64,7 +64,7 @@ impl NatsQueue {
         Ok(Page { items: items.into_iter().flatten().collect(), next })
     }
 
-    /// Returns the dead job of a name, if its fence says that it is dead.
+    /// Returns the job of a name, if the fence of the job has the state `Dead`.
     async fn look_at(&self, queue: &str, name: Kept) -> Result<Option<DeadJob>> {
         let Some(id) = name.subject.rsplit('.').next() else { return Ok(None) };
         let Some((job, _, fence)) = self.dead_job(queue, id).await? else {
@@ -76,7 +76,7 @@ impl NatsQueue {
             .map(|fence| DeadJob::new(id, job.payload, fence.attempt)))
     }
 
-    /// Returns the unfinished job of an ID, with its fence.
+    /// Returns the unfinished job with this ID, and its fence.
     async fn dead_job(&self, queue: &str, id: &str) -> Result<Option<(Kept, u64, Option<Fence>)>> {
         let job = self.link.last(Kind::Jobs, &self.job_subject(queue, id)).await?;
         let Some(job) = job.filter(|job| job.headers.get(GONE).is_none()) else { return Ok(None) };
@@ -86,8 +86,8 @@ impl NatsQueue {
         Ok(Some((job, number, fence)))
     }
 
-    /// Replaces a dead job with another message, and returns its sequence number. Returns `None` if there is no
-    /// such dead job.
+    /// Replaces a dead job with another message, and returns its sequence number. Returns `None` if no dead job has
+    /// this ID.
     pub(super) async fn replace_dead(
         &self,
         queue: &str,

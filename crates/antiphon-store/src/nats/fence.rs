@@ -6,10 +6,10 @@ use super::{
 };
 use crate::error::Result;
 
-/// The state of a job. Each message replaces the previous one by its sequence number, so exactly one of several
-/// concurrent changes succeeds.
+/// The state of a job. Each write of a fence must name the sequence number of the previous message, so exactly one of
+/// several concurrent changes succeeds.
 ///
-/// `JetStream` itself accepts an acknowledgement from any earlier holder of the job.
+/// The fence is necessary, because `JetStream` accepts an acknowledgement from any earlier holder of the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fence {
     pub(super) state: State,
@@ -62,8 +62,8 @@ pub(super) async fn fence(link: &Link, place: &JobRef) -> Result<Option<(u64, Fe
     Ok(found.and_then(|kept| Some((kept.sequence, Fence::read(&kept)?))))
 }
 
-/// Writes a fence over sequence number `at`, where 0 means that there is none. Returns `None` if the current one
-/// differs.
+/// Writes a fence that replaces the fence with sequence number `at`. The number 0 means that the job has no fence yet.
+/// Returns `None` if the current fence has another sequence number.
 pub(super) async fn set_fence(link: &Link, place: &JobRef, fence: Fence, at: u64) -> Result<Option<u64>> {
     link.put_at(&place.fence(link), fence.message(), at).await
 }

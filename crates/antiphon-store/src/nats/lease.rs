@@ -26,13 +26,15 @@ use crate::{
 /// The maximum number of jobs that are requested and claimed at once.
 const ABREAST: usize = 256;
 
-/// The maximum time of a fetch that does not wait. The server can still count jobs that are already removed.
+/// The maximum time of a fetch that does not wait. The fetch needs a limit, because the server can still count jobs
+/// that are already removed.
 const FETCH_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// The pause after an offer that did not lead to a lease.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// A server cannot be killed, restarted and have a job finished within this time after the job was requested.
+/// A time after the request for a job that is too short for these events: the server is killed and restarted, and
+/// another worker completes the job.
 const RESTART: Duration = Duration::from_millis(20);
 
 /// The contents of a lease token.
@@ -43,7 +45,7 @@ pub(super) struct Held {
     pub(super) attempt: u32,
     /// The sequence number of the fence that was written when the job was leased.
     fence: u64,
-    /// The subject for the reply to `JetStream`.
+    /// The subject to which the reply to `JetStream` is sent.
     pub(super) offer: String,
 }
 
@@ -75,7 +77,7 @@ impl Held {
     }
 }
 
-/// A job that `JetStream` has delivered and that is not leased yet.
+/// A job that `JetStream` has delivered, but that is not leased yet.
 struct Offer {
     place: JobRef,
     payload: Bytes,
@@ -106,7 +108,7 @@ impl Offer {
 }
 
 impl NatsQueue {
-    /// Leases jobs, and waits for the first one.
+    /// Leases jobs, and waits for the first job.
     pub(super) async fn take(&self, queue: &str, limit: usize, wait: Duration) -> Result<Vec<Job>> {
         let began = Instant::now();
         loop {
@@ -140,8 +142,8 @@ impl NatsQueue {
         }
     }
 
-    /// Requests jobs from `JetStream`. It returns immediately if there are any. Otherwise it waits for one job or
-    /// until `wait` is over.
+    /// Requests jobs from `JetStream`. Returns immediately if jobs are available. If not, waits for one job, or until
+    /// `wait` is over.
     async fn offers(
         &self,
         queue: &str,
@@ -231,9 +233,9 @@ impl NatsQueue {
                 doubtful = true;
                 continue;
             };
-            // A job without a fence that was delivered before was possibly finished and removed while this offer
-            // was in flight. The same is possible if the server was killed since: it has then lost this offer and
-            // delivered the job to another worker.
+            // If a job was delivered before and has no fence, another worker may have finished and removed the job
+            // while this offer was in flight. The same is possible if the server was killed after the request. The
+            // server may then have lost its record of this offer, and delivered the job to another worker.
             let doubtful = doubtful || offer.asked.elapsed() > RESTART;
             if at == 0 && doubtful && !self.is_there(place).await? {
                 self.link.forget(Kind::Fences, number).await;
@@ -248,8 +250,8 @@ impl NatsQueue {
         Ok(None)
     }
 
-    /// Returns whether the message of an offered job exists. Waits for a leader that has not yet applied the
-    /// message, because a job is stranded if its offer is acknowledged too early.
+    /// Returns whether the message of an offered job exists. If the leader has not yet applied the message, waits for
+    /// the leader. If the offer were acknowledged too early, the job would never be delivered again.
     async fn is_there(&self, place: &JobRef) -> Result<bool> {
         loop {
             if let Some(kept) = self.link.is_kept(Kind::Jobs, place.number).await? {
@@ -259,7 +261,7 @@ impl NatsQueue {
         }
     }
 
-    /// Writes a fence on behalf of the holder, if the lease is valid.
+    /// Writes a fence for the holder of the job, if the lease is valid.
     pub(super) async fn settle(&self, lease: &Lease, held: &Held, fence: Fence) -> Result<u64> {
         let mut at = match self.shared.fences.recall(held.holder) {
             None => held.fence,
@@ -296,7 +298,8 @@ impl NatsQueue {
     }
 }
 
-/// Returns whether no server responded to a request for jobs. The client reports this only in its message.
+/// Returns whether no server responded to a request for jobs. The client reports this case only in the text of the
+/// error.
 fn is_unanswered(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
     error.to_string().contains(": 503,")
 }

@@ -51,7 +51,7 @@ impl Kind {
         ["records", "logs", "timers", "claims", "jobs", "fences", "dead"][self as usize]
     }
 
-    /// Returns whether a message replaces the previous one on its subject.
+    /// Returns whether a message replaces the previous message on its subject.
     pub(super) fn keeps_one(self) -> bool {
         !matches!(self, Self::Logs | Self::Timers)
     }
@@ -61,7 +61,7 @@ impl Kind {
 pub(super) struct Kept {
     pub(super) subject: String,
     pub(super) sequence: u64,
-    /// The time at which the server stored the message, in milliseconds by its clock.
+    /// The time at which the server stored the message, in milliseconds by the server's clock.
     pub(super) time: u64,
     pub(super) headers: HeaderMap,
     pub(super) payload: Bytes,
@@ -83,19 +83,20 @@ pub(super) struct Link {
     pub(super) interrupted: watch::Receiver<u64>,
     pub(super) streams: Vec<Stream<()>>,
     pub(super) config: NatsConfig,
-    /// Whether reads use direct get, which is only the case with one replica. With more, a direct read can be stale.
+    /// Whether reads use direct get. Direct get is used only with one replica, because with more replicas a direct
+    /// read can be stale.
     pub(super) direct: bool,
 }
 
 impl Link {
-    /// Makes a call when there is a connection, with the configured timeout.
+    /// Waits for a connection, and then makes a call with the configured timeout.
     pub(super) async fn run<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
         self.ready().await?;
         timeout(self.config.timeout, call).await.unwrap_or_else(|late| Err(failed(late)))
     }
 
-    /// Waits for a connection. Without one, the client would buffer a message and send it later, after the call has
-    /// failed.
+    /// Waits for a connection. Without a connection, the client would buffer a message, and would send the message
+    /// after the call has already failed.
     pub(super) async fn ready(&self) -> Result<()> {
         if self.client.connection_state() == State::Connected {
             return Ok(());
@@ -149,8 +150,8 @@ impl Link {
         stream_name(&self.config, kind)
     }
 
-    /// Writes a message if the last one on its subject has sequence number `at`, where 0 means none. Returns `None`
-    /// if it differs.
+    /// Writes a message if the last message on its subject has the sequence number `at`. The number 0 means that the
+    /// subject has no message. Returns `None` if the number differs.
     pub(super) async fn put_at(
         &self,
         subject: &str,
@@ -172,7 +173,7 @@ impl Link {
         self.context.send_publish(subject.to_owned(), message).await.map_err(failed)
     }
 
-    /// Returns the last message on a subject, as the leader has it.
+    /// Returns the last message on a subject, according to the leader of the stream.
     pub(super) async fn last(&self, kind: Kind, subject: &str) -> Result<Option<Kept>> {
         if self.direct {
             direct(self.stream(kind).direct_get_last_for_subject(subject).await)
@@ -190,7 +191,7 @@ impl Link {
         }
     }
 
-    /// Returns the sequence number of the last message of a stream, as the leader has it.
+    /// Returns the sequence number of the last message of a stream, according to the leader of the stream.
     pub(super) async fn last_sequence(&self, kind: Kind) -> Result<u64> {
         let info = self.stream(kind).get_info().await.map_err(failed)?;
         Ok(info.state.last_sequence)
@@ -198,8 +199,8 @@ impl Link {
 
     /// Returns whether a message that was delivered still exists.
     ///
-    /// Returns `None` if the leader of the stream has not yet reached its sequence number. With replicas, the
-    /// server that delivers a job can apply a message before the leader does.
+    /// Returns `None` if the leader of the stream has not yet reached the sequence number of the message. With
+    /// replicas, the server that delivers a job can apply a message before the leader does.
     pub(super) async fn is_kept(&self, kind: Kind, sequence: u64) -> Result<Option<bool>> {
         if self.message(kind, sequence).await?.is_some() {
             return Ok(Some(true));
@@ -216,13 +217,13 @@ impl Link {
 
     /// Removes a message, and waits until it is removed durably.
     ///
-    /// A message that is removed with `forget` can reappear if the server is killed, because the server records
-    /// such a removal with a delay. This call overwrites the message immediately.
+    /// If a message is removed with `forget` and the server is then killed, the message can reappear. The reason is
+    /// that the server records such a removal with a delay. `remove` overwrites the message immediately.
     pub(super) async fn remove(&self, kind: Kind, sequence: u64) -> Result<()> {
         let subject = format!("$JS.API.STREAM.MSG.DELETE.{}", self.stream_name(kind));
         let answer = self.client.request(subject, removal(sequence, true)).await.map_err(failed)?;
         let done = b"\"success\":true";
-        // The message is also removed if another process has removed it.
+        // The removal also succeeds if another process has already removed the message.
         if answer.payload.windows(done.len()).any(|part| part == done)
             || self.message(kind, sequence).await?.is_none()
         {
@@ -287,15 +288,15 @@ pub(super) async fn written(sent: PublishAckFuture) -> Result<Option<u64>> {
                 sleep(IN_FLIGHT).await;
                 Ok(None)
             }
-            // Even a response without responders does not mean that nothing was done. It can belong to the timer of
-            // a record, and the record itself can be written.
+            // Even the error `NoResponders` does not mean that nothing was written. The error can be about the timer
+            // of a record, and the record can still be written.
             _ => Err(failed(error)),
         },
     }
 }
 
-/// Returns whether a replicated stream rejected a write because a competing one is in flight. Since NATS 2.11, the
-/// leader reports this with a separate error code.
+/// Returns whether a replicated stream rejected a write because a competing write is in flight. Since NATS 2.11, the
+/// leader uses a separate error code for this case.
 fn lost_race(error: &(dyn std::error::Error + 'static)) -> bool {
     let source = error.source().and_then(|source| source.downcast_ref::<async_nats::jetstream::Error>());
     source.is_some_and(|error| error.error_code() == ErrorCode::STREAM_WRONG_LAST_SEQUENCE_CONSTANT)
@@ -337,8 +338,8 @@ pub(super) fn at_millis(nanos: i128) -> u64 {
     u64::try_from(nanos / 1_000_000).unwrap_or_default()
 }
 
-/// Sends a request without a responder, which the server rejects. By then it has processed all earlier messages of
-/// this connection.
+/// Sends a request to a subject without a responder. When the server rejects the request, it has processed all earlier
+/// messages of this connection.
 pub(super) async fn round_trip(link: &Link) -> Result<()> {
     match link.client.request(subject(&link.config, "nobody", "-"), Bytes::new()).await {
         Ok(_) => Ok(()),

@@ -75,7 +75,7 @@ impl Logs {
             }
             let now = self.end(link, log, &subject).await?;
             if now.sequence == found.sequence {
-                // A competing write has succeeded and cannot be read yet.
+                // A competing write has succeeded and is not visible to readers yet.
                 sleep(IN_FLIGHT).await;
             } else {
                 tries += 1;
@@ -105,7 +105,7 @@ impl Logs {
         if from >= end.length {
             return Ok(Vec::new());
         }
-        // To follow a log, or to read a short one, the last append is enough.
+        // The last append is often enough: when a caller follows a log, or reads a short log.
         if last.first <= from {
             return Ok(part(last, from, limit).collect());
         }
@@ -147,7 +147,7 @@ impl Logs {
         if link.last(Kind::Logs, &subject).await?.is_none() {
             return Ok(());
         }
-        // A concurrent append comes either before this marker and is deleted, or after it and starts a new log.
+        // A concurrent append before this marker is deleted. A concurrent append after this marker starts a new log.
         let end = link.put(&subject, PublishMessage::build().header(GONE, "1")).await?;
         let purged = link.stream(Kind::Logs).purge().filter(subject).sequence(end + 1).await;
         purged.map_err(failed)?;

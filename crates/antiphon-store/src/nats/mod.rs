@@ -16,24 +16,26 @@
 //! | `fences` | the queue, the job's ID, the sequence number of its message | the *fence*: the job's state and holder |
 //! | `dead` | the queue, and the ID of the job | the name of a dead job |
 //!
-//! If several writers compete and only one can succeed, each writes with a conditional publish. A conditional publish
-//! succeeds only if the last message on the subject has the expected sequence number. It takes one round trip. A
-//! deletion writes a marker message, which is removed immediately. Each queue has one durable pull consumer, which
-//! delivers jobs and controls the timing of leases and delays. The fence decides which worker holds a job. The fence is
-//! needed because `JetStream` accepts an acknowledgement from any earlier holder. Events are plain messages on
-//! `<prefix>.v1.bus.<space>.…` and are not stored in a stream.
+//! If only one of several competing writers can succeed, each writer uses a conditional publish. A conditional publish
+//! succeeds only if the last message on the subject has the expected sequence number. This publish takes one round
+//! trip. A deletion writes a marker message, which is removed immediately. Each queue has one durable pull consumer,
+//! which delivers jobs and controls the timing of leases and delays. The fence determines which worker holds a job.
+//! The fence is needed because `JetStream` accepts an acknowledgement from any earlier holder. Events are plain
+//! messages on `<prefix>.v1.bus.<space>.…` and are not stored in a stream.
 //!
 //! # Costs
 //!
 //! - `get`, `create`, `update`, `delete`, `append`, `push`, `ack`, `nack` and `extend` usually take one round trip.
 //!   Operations on a record that expires, and a read from the middle of a log, sometimes take one or two more round
-//!   trips. `lease` takes two round trips: one for the delivery, and one to write the fence before the job is returned.
-//! - **The cost of a listing grows with the number of records.** NATS 2.9 has no index of subjects by prefix. For
-//!   each page of `list`, the server compares the names of all records in all spaces, and returns all matching names.
-//!   Then this crate reads the records of the page one by one. If *n* records match, each page therefore transfers
-//!   *n* names. `dead` reads the names of its page from the stream `dead`, which has only small messages, and then
-//!   the jobs. `depth` reads the fences of up to 4,000 jobs, and estimates larger numbers.
-//! - **Deleting a log**, and reading a log from its start, makes the server read every block of the stream `logs`.
+//!   trips. `lease` takes two round trips: one for the delivery, and one to write the fence before the job is
+//!   returned.
+//! - **The cost of a listing grows with the number of records.** NATS 2.9 has no index of subjects by prefix. For each
+//!   page of `list`, the server compares the names of all records in all spaces, and returns all matching names. Then
+//!   this crate reads each record of the page separately. So if *n* records match, each page transfers *n* names. For
+//!   each page, `dead` reads names from the stream `dead`, which has only small messages, and then reads the jobs with
+//!   these names. `depth` reads the fences of up to 4,000 jobs, and estimates larger numbers.
+//! - **Deleting a log**, and reading a log from its start, require the server to read every block of the stream
+//!   `logs`.
 //! - **Delayed jobs** are in the memory of the consumer, which checks all delayed jobs whenever one is due. This works
 //!   for ten thousand delayed jobs. For a million delayed jobs, use another backend.
 //!
@@ -42,33 +44,33 @@
 //! An acknowledged write is in the files of the server. With more than one [replica](NatsConfig::with_replicas), the
 //! write is in the files of a majority of servers. NATS writes files without waiting for the disk (`sync_interval`,
 //! two minutes by default). If a process is killed, no data is lost. If a machine loses power, the last writes of one
-//! replica can be lost. A consumer saves the list of its deliveries ten times per second. After a crash, it repeats the
-//! deliveries that it had not saved. The fence then prevents a second worker from receiving a leased job.
+//! replica can be lost. A consumer saves the list of its deliveries ten times per second. After a crash, the consumer
+//! repeats the deliveries that it had not saved. The fence then prevents a second worker from receiving a leased job.
 //!
 //! - More than one replica needs NATS 2.11. An older replicated stream checks a condition before its members have
 //!   agreed on the order of writes, so two writers can both succeed. [`Nats::connect`] rejects this configuration.
-//! - With one replica, reads use NATS direct get. With more replicas, the leader of the stream answers reads. A leader
-//!   that was disconnected from the other servers without noticing can return data that is some seconds old. Writes are
-//!   not affected.
+//! - With one replica, reads use NATS direct get. With more replicas, the leader of the stream answers reads. If a
+//!   leader is disconnected from the other servers and has not detected this yet, its data can be some seconds old.
+//!   Writes are not affected.
 //! - If two writers compete, NATS 2.11 and later with replicas report the failed write with one of two errors. Both
 //!   errors become [`Conflict`](crate::Error::Conflict).
-//! - A lost connection is opened again. Until the connection is open, operations wait for
-//!   [`connect_timeout`](NatsConfig::with_connect_timeout) and then return [`Busy`](crate::Error::Busy).
+//! - If the connection is lost, the client opens a new connection. Meanwhile, operations wait up to
+//!   [`connect_timeout`](NatsConfig::with_connect_timeout), and then return [`Busy`](crate::Error::Busy).
 //! - In a cluster, other servers receive a new subscription with a short delay.
 //!
 //! # Time
 //!
-//! A record expires by the server's clock. This crate reads the server's time when it connects and then every minute,
-//! and estimates the server's time between two reads. An update that was in flight when its record expired can still
-//! succeed.
+//! A record expires by the server's clock. This crate reads the server's time when the connection is opened, and then
+//! every minute. Between two reads, the crate estimates the server's time. An update that was in flight when its
+//! record expired can still succeed.
 //!
 //! # Server settings
 //!
 //! Set `jetstream` with a `store_dir` on a persistent disk. Keep `max_payload` at its default of 1 MiB. Use three
-//! replicas if there are three servers. The streams have no limits on age or size. Do not set such limits, because data
-//! that exceeds a limit is lost. A user needs permission to publish and subscribe to `<prefix>.v1.>`, `$JS.API.>`,
-//! `$JS.ACK.>` and `_INBOX.>`. Do not delete a durable consumer while workers run. Leased jobs would be delivered again
-//! and then wait until their leases expire.
+//! replicas if there are three servers. The streams have no limits on age or size. Do not set such limits, because
+//! data that exceeds a limit is lost. A user needs permission to publish and subscribe to `<prefix>.v1.>`,
+//! `$JS.API.>`, `$JS.ACK.>` and `_INBOX.>`. Do not delete a durable consumer while workers run. Otherwise, leased jobs
+//! are delivered again, and these jobs then wait until their leases expire.
 
 mod bus;
 mod claim;

@@ -60,8 +60,8 @@ async fn connect(
     settings: &NatsConfig,
     announcer: watch::Sender<u64>,
 ) -> Result<Client> {
-    // If a program contains two providers of cryptography, rustls panics unless one is installed. An installed one
-    // stays.
+    // If a program contains two cryptography providers, rustls panics unless one provider is installed as the default.
+    // This call does not replace a provider that is already installed.
     drop(async_nats::rustls::crypto::ring::default_provider().install_default());
 
     let options = match login(&servers) {
@@ -75,7 +75,8 @@ async fn connect(
     };
     let options = options
         .name("antiphon")
-        // Discovered addresses have no scheme. Without this, the client would send a password to them without TLS.
+        // Discovered addresses have no scheme. Without this option, the client would send a password to these
+        // addresses without TLS.
         .require_tls(servers.iter().any(ServerAddr::tls_required))
         .connection_timeout(settings.connect_timeout)
         .request_timeout(Some(settings.timeout))
@@ -105,7 +106,8 @@ fn check_server(client: &Client, replicas: usize) -> Result<()> {
     if !client.is_server_compatible(2, 9, 0) {
         return Err(config("the NATS server is too old: NATS 2.9 or later is needed; upgrade the server"));
     }
-    // Up to 2.10, a replicated stream checks a condition before its members agree, so two writers can both succeed.
+    // Up to NATS 2.10, a replicated stream checks the condition of a write before its members agree on the order of
+    // writes. So two competing writers can both succeed.
     if replicas > 1 && !client.is_server_compatible(2, 11, 0) {
         return Err(config(
             "streams with several replicas need NATS 2.11 or later; use one replica, or upgrade the server",
@@ -133,7 +135,7 @@ async fn open_stream(context: &Context, settings: &NatsConfig, kind: Kind) -> Re
         allow_direct: true,
         ..Config::default()
     };
-    // An operator can have changed the stream, so an existing stream is not modified.
+    // An operator may have changed the stream, so an existing stream is not modified.
     let stream = context.get_or_create_stream(stream).await.map_err(failed)?;
     let replicas = stream.cached_info().config.num_replicas;
     Ok((context.get_stream_no_info(name).await.map_err(failed)?, replicas))
@@ -157,7 +159,8 @@ async fn watch_over(link: Weak<Link>, mut announced: watch::Receiver<u64>, inter
         }
         loop {
             let Some(link) = link.upgrade() else { return };
-            // When the server responds, all subscriptions are active again, because they were sent before.
+            // When the server responds, all subscriptions are active again, because the subscriptions were sent before
+            // this request.
             if link.run(round_trip(&link)).await.is_ok() {
                 if cut {
                     interrupter.send_modify(|count| *count += 1);
@@ -168,8 +171,8 @@ async fn watch_over(link: Weak<Link>, mut announced: watch::Receiver<u64>, inter
                 break;
             }
             drop(link);
-            // The requests of a closed client fail immediately. Without a pause this task would never yield, and the
-            // runtime of a program that ends would wait for it forever.
+            // The requests of a closed client fail immediately. Without a pause, this task would never yield, and the
+            // runtime would wait for this task forever when the program ends.
             sleep(RETRY).await;
         }
     }

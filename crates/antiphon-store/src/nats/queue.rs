@@ -31,14 +31,14 @@ use crate::{
 /// The header with the time from which a delayed job can be leased, by the server's clock.
 pub(super) const DUE: &str = "Antiphon-Due";
 
-/// The additional time before `JetStream` delivers a job again. The lease starts a little later than the delivery,
-/// so a second delivery must not happen while the lease is valid.
+/// The additional time before `JetStream` delivers a job again. The lease starts a little later than the delivery.
+/// Without this time, a second delivery could happen while the lease is still valid.
 const SLACK: Duration = Duration::from_millis(20);
 
 /// The maximum number of acknowledged jobs that are removed concurrently in the background.
 const CLEANERS: usize = 256;
 
-/// The age in milliseconds after which any process removes the rest of a finished job.
+/// The age in milliseconds after which any process removes the remaining data of a finished job.
 const LEFT_BEHIND: u64 = 30_000;
 
 /// A [`Queue`] on `JetStream` streams.
@@ -52,7 +52,7 @@ pub struct NatsQueue {
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) config: QueueConfig,
-    /// The sequence number of the last fence that a holder wrote. `None` if the holder has given up the job.
+    /// The sequence number of the last fence that a holder wrote. `None` after the holder has given up the job.
     pub(super) fences: Recent<Option<u64>>,
     consumers: Mutex<HashMap<String, Consumer<pull::Config>>>,
     cleaners: Arc<Semaphore>,
@@ -134,8 +134,8 @@ impl NatsQueue {
 
     /// Removes a job that is done: first its message, then its fence.
     ///
-    /// The delivery is acknowledged before that, because NATS 2.9 stops delivering jobs for a while when it reaches
-    /// a removed one.
+    /// The delivery is acknowledged first, because NATS 2.9 stops delivering jobs for a while when it reaches a
+    /// removed job.
     pub(super) async fn clean(&self, place: &JobRef, fence: u64, offer: Option<&str>) -> Result<()> {
         if let Some(offer) = offer {
             self.answer(offer, Bytes::from_static(b"+ACK")).await;
@@ -145,22 +145,22 @@ impl NatsQueue {
         Ok(())
     }
 
-    /// Replies to a delivery of `JetStream`. If the reply is lost, the job is delivered again, and the fence
-    /// decides.
+    /// Replies to a delivery of `JetStream`. If the reply is lost, the job is delivered again. The fence then
+    /// determines the reply to the new delivery.
     pub(super) async fn answer(&self, offer: &str, answer: Bytes) {
         if let Err(error) = self.link.client.publish(offer.to_owned(), answer).await {
             tracing::debug!(%error, "the reply to a job delivery could not be sent; NATS delivers the job again");
         }
     }
 
-    /// Rejects a delivery until `delay` is over.
+    /// Rejects a delivery. `JetStream` delivers the job again after `delay`.
     pub(super) async fn decline(&self, offer: &str, delay: Duration) {
         let answer = format!("-NAK {{\"delay\":{}}}", delay.as_nanos().clamp(1, i64::MAX as u128));
         self.answer(offer, answer.into()).await;
     }
 
-    /// Checks whether a job with this ID can be pushed. Returns `None` if there is an unfinished one, otherwise the
-    /// sequence number to overwrite.
+    /// Checks whether a job with this ID can be pushed. Returns `None` if an unfinished job has this ID. Otherwise
+    /// returns the sequence number that the push must replace.
     async fn make_room(&self, queue: &str, id: &str) -> Result<Option<u64>> {
         let Some(found) = self.link.last(Kind::Jobs, &self.job_subject(queue, id)).await? else {
             return Ok(Some(0));
@@ -207,7 +207,7 @@ impl NatsQueue {
                 match fence.state {
                     State::Leased if fence.until > now => depth.leased += 1,
                     State::Dead => depth.dead += 1,
-                    // The process that had to remove this job has stopped before it did.
+                    // The process that had to remove this job stopped before the removal.
                     State::Done if kept.time + LEFT_BEHIND < now => {
                         if let Some(place) = JobRef::of(&kept.subject) {
                             self.clean(&place, kept.sequence, None).await?;
@@ -241,7 +241,7 @@ impl Queue for NatsQueue {
                         return Ok(Pushed::Added);
                     }
                     match self.make_room(queue, &job.id).await? {
-                        // A competing push has succeeded and cannot be read until the replicas agree.
+                        // A competing push has succeeded, but is not visible until the replicas agree.
                         Some(number) if number == at => sleep(IN_FLIGHT).await,
                         Some(number) => (at, tries) = (number, tries + 1),
                         None => return Ok(Pushed::Duplicate),
@@ -276,7 +276,7 @@ impl Queue for NatsQueue {
     async fn ack(&self, lease: &Lease) -> Result<()> {
         let held = Held::read(lease)?;
         let number = self.link.run(self.settle(lease, &held, held.fence(State::Done))).await?;
-        // The acknowledgement is stored. The rest of the job is removed in the background.
+        // The acknowledgement is stored. The remaining data of the job is removed in the background.
         if let Ok(permit) = Arc::clone(&self.shared.cleaners).try_acquire_owned() {
             let queue = self.clone();
             tokio::spawn(async move {
@@ -360,7 +360,7 @@ fn consumer_name(space: &str, queue: &str) -> String {
     if name.len() <= 200 {
         return name;
     }
-    // FNV-1a, which is the same on every machine and in every release.
+    // The hash function is FNV-1a, which is the same on every machine and in every release.
     let digest = name.bytes().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d, |digest: u128, byte| {
         (digest ^ u128::from(byte)).wrapping_mul(0x0100_0000_0000_0000_0000_013b)
     });

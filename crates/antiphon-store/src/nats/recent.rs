@@ -8,8 +8,8 @@ const SLOTS: usize = 1 << 14;
 
 /// A cache of recent results, to save requests to the server.
 ///
-/// Each key has one possible slot, so the size is fixed and nothing has to be evicted. A cached value is only a
-/// guess, which the server checks.
+/// Each key has one possible slot, so the size is fixed and no eviction is needed. A cached value can be out of date,
+/// so the server checks each use of the value.
 pub(super) struct Recent<T> {
     slots: Mutex<Vec<Option<(u64, T)>>>,
 }

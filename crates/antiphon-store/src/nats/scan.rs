@@ -9,8 +9,8 @@ use crate::error::{Error, Result};
 /// The maximum number of messages that are read at once.
 pub(super) const PAGE: usize = 512;
 
-/// The maximum number of bytes that are read at once. This is more than the largest message, and too little for the
-/// server to treat this client as a slow consumer.
+/// The maximum number of bytes that are read at once. This limit is larger than the largest message. It is also small
+/// enough that the server does not treat this client as a slow consumer.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 /// The maximum time to wait for messages that possibly do not exist any more.
@@ -53,7 +53,7 @@ impl Link {
             self.drop_consumer(kind, &consumer.cached_info().name).await;
             return Ok(Some(Scan { messages: Vec::new(), more: false }));
         }
-        // The server responds immediately. If all messages were removed since, it waits until the timeout.
+        // The server responds immediately. If all messages were removed meanwhile, the server waits until the timeout.
         let pulled =
             consumer.fetch().max_messages(batch).max_bytes(PAGE_BYTES).expires(SCAN_TIMEOUT).messages().await;
         let mut pulled = pulled.map_err(failed)?;
@@ -91,7 +91,7 @@ impl Link {
         Ok(count)
     }
 
-    /// Creates a temporary consumer. The server removes it if this client does not.
+    /// Creates a temporary consumer. If this client does not remove the consumer, the server does.
     pub(super) async fn consumer(
         &self,
         kind: Kind,

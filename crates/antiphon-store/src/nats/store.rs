@@ -29,7 +29,8 @@ pub(super) const GONE: &str = "Antiphon-Gone";
 /// progress.
 pub(super) const TRIES: usize = 8;
 
-/// A cached deadline that is nearer than this is read again from the server, in milliseconds.
+/// If the time until a cached deadline is shorter than this, in milliseconds, the deadline is read again from the
+/// server.
 const DOUBTFUL: u64 = 1_000;
 
 /// A [`Store`] on `JetStream` streams.
@@ -97,7 +98,8 @@ impl NatsStore {
         Ok(found)
     }
 
-    /// Writes a record over sequence number `at`. If needed, sets its expiry timer before.
+    /// Writes a record that replaces the message with sequence number `at`. If needed, first sends the expiry timer of
+    /// the record.
     async fn write(&self, key: &str, write: &Write, at: u64, timing: Timing) -> Result<Option<u64>> {
         let mut message = PublishMessage::build().payload(write.value.clone());
         let mut timer = None;
@@ -146,7 +148,7 @@ enum Timing {
     Now,
     /// An earlier attempt that did not write the record has set the timer.
     Set,
-    /// The timer of the previous version is due first, and is then set again.
+    /// The timer of the previous version is used: it is due before this version expires, and is then set again.
     Before,
 }
 
@@ -203,7 +205,8 @@ impl Store for NatsStore {
         self.link
             .run(async {
                 let before = self.deadline(key, revision).await?;
-                // The timer of the previous version is sufficient if it is due first, because it is then set again.
+                // The timer of the previous version is sufficient if it is due before this version expires, because
+                // the timer is then set again.
                 let end = write.ttl.map(|ttl| self.link.clock.now() + ttl);
                 let timed = end.is_some_and(|end| before.is_none_or(|before| end < before));
                 let timing = if timed { Timing::Now } else { Timing::Before };
@@ -220,8 +223,8 @@ impl Store for NatsStore {
         }
         self.link
             .run(async {
-                // The server removes a message even if another writer is overwriting it. Therefore the record is
-                // first overwritten conditionally with a marker for its deletion.
+                // The server removes a message even if another writer replaces the record at the same time. So a
+                // conditional write first replaces the record with a deletion marker.
                 let subject = self.link.subject(Kind::Records, key);
                 let gone = PublishMessage::build().header(GONE, "1");
                 let marker =

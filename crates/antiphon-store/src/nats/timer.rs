@@ -2,8 +2,8 @@ use async_nats::jetstream::message::PublishMessage;
 
 use super::link::{Kept, Kind, Link};
 
-/// The binary logarithm of the interval, in milliseconds, in which timers share a subject (about eight seconds).
-/// Due timers are found by the names of the subjects, without reading the others.
+/// The binary logarithm of the interval, in milliseconds, in which timers share a subject (about eight seconds). Due
+/// timers are found by the names of their subjects, without reading timers that are not due.
 const BUCKET: u32 = 13;
 
 /// The time at which a record must be checked.
@@ -16,12 +16,12 @@ pub(super) struct Timer {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TimerKind {
-    /// Set before a record was written. The write has possibly not happened yet.
+    /// The timer was set before its record was written. The write has possibly not happened yet.
     Written,
-    /// Set for an existing record.
+    /// The timer was set for an existing record.
     Seen,
-    /// Set for the end of the claim with this sequence number, on this version of the record. Earlier versions of
-    /// this crate did not store the version, which is then 0.
+    /// The timer was set for the end of the claim with this sequence number, on this version of the record. `version`
+    /// is 0 in timers of earlier releases of this crate, which did not store the version.
     Claimed { claim: u64, version: u64 },
 }
 

@@ -6,9 +6,9 @@ use sha2::{Digest, Sha256};
 
 /// The notification channels of a space, and the format of notifications.
 ///
-/// All applications in a database share its channels, and a channel name has at most 63 bytes. The names are
-/// therefore digests. Each notification also contains its topic, so a collision of digests does not deliver it to
-/// another topic.
+/// All applications in a database share the channels of the database, and a channel name has at most 63 bytes. So the
+/// channel names are digests. Each notification also contains its topic. So if two digests are equal, an event is
+/// still not delivered to the subscribers of another topic.
 #[derive(Debug)]
 pub(super) struct Channels {
     schema: String,

@@ -57,8 +57,8 @@ impl PostgresConfig {
         self
     }
 
-    /// Sets the URL of the connection that listens for notifications. Use this method if the main URL leads to a pooler
-    /// that does not support `LISTEN`, such as `PgBouncer` in transaction mode. Default: the main URL.
+    /// Sets the URL of the connection that listens for notifications. Use this method if the main URL leads to a
+    /// pooler that does not support `LISTEN`, such as `PgBouncer` in transaction mode. Default: the main URL.
     #[must_use]
     pub fn with_listen_url(mut self, listen_url: impl Into<String>) -> Self {
         self.listen_url = Some(listen_url.into());
@@ -80,11 +80,12 @@ impl PostgresConfig {
         self
     }
 
-    /// Sets the maximum time of one operation, counted from when it has a connection. Default: 10 seconds.
+    /// Sets the maximum time of one operation. The time starts when the operation has a connection. Default: 10
+    /// seconds.
     ///
     /// The server cancels a statement that takes longer (`statement_timeout`), or that waits for a lock for half of
-    /// this time (`lock_timeout`). A cancelled call therefore does not continue on the server. If the role, the
-    /// database or the URL already sets one of these timeouts, that value is kept. With
+    /// this time (`lock_timeout`). So a cancelled call does not continue on the server. If the role, the database or
+    /// the URL already sets one of these timeouts, this crate does not change that timeout. With
     /// [`with_listen_url`](Self::with_listen_url), this crate sets neither timeout, because the pooler shares its
     /// connections with other clients. Set the timeouts with `alter role` instead.
     #[must_use]
@@ -144,7 +145,7 @@ impl PostgresConfig {
 }
 
 fn parse(url: &str) -> Result<PgConnectOptions> {
-    // sqlx would accept any scheme.
+    // sqlx would accept a URL with any scheme.
     if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
         return Err(Error::Config { problem: "the PostgreSQL URL must begin with `postgres://`".into() });
     }
@@ -163,8 +164,8 @@ fn parse(url: &str) -> Result<PgConnectOptions> {
     })
 }
 
-/// Returns whether the URL or the environment sets `sslmode`. The default, `prefer`, silently continues without TLS
-/// if the server does not offer it.
+/// Returns whether the URL or the environment sets `sslmode`. With the default, `prefer`, the client silently
+/// continues without TLS if the server does not offer TLS.
 fn chooses_tls(url: &str, options: &PgConnectOptions) -> bool {
     let query = url.split_once('?').map_or("", |(_, query)| query);
     !matches!(options.get_ssl_mode(), PgSslMode::Prefer)

@@ -11,7 +11,7 @@ use sqlx::{
 use super::BACKEND;
 use crate::error::{Error, Result};
 
-/// A thousand years. Longer durations are cut to this, which fits into timestamps.
+/// A thousand years. Longer durations are reduced to this duration, which fits into timestamps.
 const FOREVER: Duration = Duration::from_secs(1000 * 365 * 24 * 60 * 60);
 
 /// Converts a duration, rounded up to microseconds.
@@ -39,7 +39,7 @@ pub(super) fn number(row: &PgRow, at: usize) -> Result<u64> {
     u64::try_from(number).map_err(|error| Error::backend(BACKEND, error))
 }
 
-/// Returns the error for a statement that always returns a row but returned none.
+/// Returns the error for a statement that returned no row, although it must always return a row.
 pub(super) fn silent() -> Error {
     Error::backend(BACKEND, sqlx::Error::RowNotFound)
 }

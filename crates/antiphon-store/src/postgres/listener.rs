@@ -23,10 +23,10 @@ use crate::{
     error::{Error, Result},
 };
 
-/// A connection without notifications for this time is tested.
+/// The time without notifications after which the connection is tested.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// The first pause between two attempts to connect. It doubles up to `LAST_PAUSE`.
+/// The first pause between two attempts to connect. The pause doubles after each failed attempt, up to `LAST_PAUSE`.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LAST_PAUSE: Duration = Duration::from_secs(2);
 
@@ -51,7 +51,7 @@ struct Request {
 #[derive(Debug)]
 struct Registration {
     subscriber: Subscriber,
-    /// Is notified when listening starts. `None` after that.
+    /// The sender that reports the start of listening. `None` after listening has started.
     ready: Option<oneshot::Sender<()>>,
 }
 
@@ -63,7 +63,7 @@ enum Subscriber {
 }
 
 impl Listener {
-    /// Starts a task that connects when there is a channel to listen to.
+    /// Starts a task that connects when the first channel is registered.
     pub(super) fn start(options: PgConnectOptions, patience: Duration, pool: Arc<Pool>) -> Self {
         let (sender, requests) = mpsc::channel(BACKLOG);
         let task = Task {
@@ -155,7 +155,7 @@ impl Task {
         }
     }
 
-    /// Opens a new connection. The state of the old one is not needed.
+    /// Opens a new connection. The state of the old connection is not needed.
     async fn connect(&mut self) -> Result<PgListener, sqlx::Error> {
         let pool = PgPoolOptions::new()
             .max_connections(1)
@@ -164,7 +164,7 @@ impl Task {
             .idle_timeout(None)
             .connect_lazy_with(self.options.clone());
         let mut listener = PgListener::connect_with(&pool).await?;
-        // A lost connection must be detected here, because subscribers must then receive a gap.
+        // This task must detect a lost connection, because subscribers must then receive a gap.
         listener.eager_reconnect(false);
         listener.listen_all(self.registrations.keys().map(String::as_str)).await?;
         Ok(listener)
@@ -272,7 +272,7 @@ impl Registration {
                 feed.gap();
             }
             Subscriber::Topic { .. } => {}
-            // Waiting workers did not wait for this connection, so they possibly missed a wake-up.
+            // Workers started to wait before this connection was open, so they possibly missed a wake-up.
             Subscriber::Wakes(wakes) => {
                 if let Some(wakes) = wakes.upgrade() {
                     wakes.wake_all();

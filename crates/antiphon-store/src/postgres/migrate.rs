@@ -9,8 +9,8 @@ use crate::error::{Error, Result};
 
 /// The migrations, in order. A released file must never be changed, because databases store its digest.
 ///
-/// Replicas of the previous release continue to run during and after a migration. A file can therefore only add
-/// objects or replace the body of a function. It must not take a lock that writers wait for.
+/// Replicas of the previous release continue to run during and after a migration. So a file can only add objects or
+/// replace the body of a function. A file must not take a lock that writers wait for.
 const FILES: [(i64, &str, &str); 2] = [
     (1, "records, logs, jobs", include_str!("../../migrations/0001_records_logs_jobs.sql")),
     (2, "depth, lazy claims, bulk removal", include_str!("../../migrations/0002_depth_claims_removal.sql")),
@@ -29,7 +29,7 @@ pub(super) async fn prepare(config: &PostgresConfig, migrate: bool) -> Result<()
     Ok(())
 }
 
-/// Converts a migration error. A standby cannot be migrated, but the same address can lead to the primary soon.
+/// Converts a migration error. A standby cannot be migrated, but the same address can soon lead to the primary.
 fn failed(error: MigrateError) -> Error {
     let cause = match &error {
         MigrateError::Execute(cause) | MigrateError::ExecuteMigration(cause, _) => Some(cause),
@@ -56,7 +56,7 @@ async fn connect(config: &PostgresConfig) -> Result<PgConnection> {
             ),
         });
     }
-    // A retry does not help against a wrong password or a missing database.
+    // If the password is wrong or the database is missing, a retry also fails.
     let hopeless = match &error {
         sqlx::Error::Configuration(_) | sqlx::Error::Tls(_) => true,
         sqlx::Error::Database(error) => {
@@ -71,7 +71,7 @@ async fn connect(config: &PostgresConfig) -> Result<PgConnection> {
     })
 }
 
-/// Runs the migrations in one transaction, under a lock that ends with it.
+/// Runs the migrations in one transaction, under a lock that ends with the transaction.
 ///
 /// If ten replicas start at once, one migrates and nine find the schema up to date. This also works with a pooler
 /// in transaction mode.
@@ -85,7 +85,7 @@ async fn run(connection: &mut PgConnection, schema: &str) -> Result<(), MigrateE
             })
             .collect(),
     );
-    // A replica of an older release must still start after a newer one has migrated.
+    // A replica of an older release must still start after a newer release has migrated the schema.
     migrator.set_locking(false).set_ignore_missing(true);
     migrator.dangerous_set_table_name(format!("{schema}.migrations"));
 

@@ -20,34 +20,35 @@
 //!   lifetime does not change `claim_at`.
 //! - **Logs**: `logs` contains the length of each log, and `entries` contains the entries. An append locks the row
 //!   of the log, and is one call of the function `append`.
-//! - **Jobs** are rows of `jobs`. Workers lease them with `for update skip locked`, the job that has been due for
-//!   longest first. A lease sets the due time of the job to the end of the lease. A lease also stores a token from the
-//!   sequence of revisions. Expired leases need no cleanup.
+//! - **Jobs** are rows of `jobs`. Workers lease jobs with `for update skip locked`, starting with the job that has
+//!   been due for the longest time. A lease sets the due time of the job to the end of the lease. A lease also stores
+//!   a token from the sequence of revisions. Expired leases need no cleanup.
 //! - **Events** are notifications (`NOTIFY`). Each topic has a channel, whose name is a digest of the topic. A
 //!   notification contains the topic, and the event in base64. An event of 4096 bytes with the longest names takes
 //!   about 6050 of the 8000 bytes that a notification can have.
 //!
-//! One additional connection listens for notifications. This connection is opened when it is first needed. It listens
-//! to the subscribed topics, and to one channel on which replicas announce queues with new jobs. A replica sends these
-//! announcements after the push has returned, and combines many announcements in one notification. If each push sent
-//! its own notification, all pushes in the database would wait for each other's write to disk. If a replica stops
-//! before it sends the announcement, waiting workers find the job within [`PostgresConfig::with_poll`].
+//! One additional connection listens for notifications. This connection is opened when it is first needed. The
+//! connection listens to the subscribed topics, and to one channel on which replicas announce queues with new jobs. A
+//! replica sends these announcements after the push has returned, and combines many announcements in one notification.
+//! If each push sent its own notification, all pushes in the database would wait for each other's write to disk. If a
+//! replica stops before it sends the announcement, waiting workers find the job within [`PostgresConfig::with_poll`].
 //!
 //! All times come from the server's clock, `now()`.
 //!
 //! # Durability and failover
 //!
-//! An acknowledged write is committed. A commit is as durable as the server makes it, so keep `synchronous_commit` and
-//! `fsync` on (both are on by default). With a standby, acknowledged writes survive a failover only with
-//! `synchronous_standby_names`. Without this setting, the last writes can be lost. The revisions of lost writes are not
-//! used again: every new connection sets the sequence of revisions to at least the server's time in microseconds. With
-//! a pooler, the sequence is not set, because the pooler opens the connections. A lost revision can then be used again.
+//! An acknowledged write is committed. The durability of a commit depends on the server, so keep `synchronous_commit`
+//! and `fsync` on (both are on by default). With a standby, acknowledged writes survive a failover only with
+//! `synchronous_standby_names`. Without this setting, the last writes can be lost. The revisions of lost writes are
+//! not used again: every new connection sets the sequence of revisions to at least the server's time in microseconds.
+//! With a pooler, the sequence is not set, because the pooler opens the connections. So with a pooler, a lost revision
+//! can be used again.
 //!
-//! While the server is unavailable, operations fail in bounded time. They return [`Error::Busy`] if no connection was
-//! available, and [`Error::Backend`] otherwise. When the server is available again, the same handle works again. The
-//! handle listens to its topics again, and each subscription receives an [`Event::Gap`]. If a server has become
-//! read-only, operations return [`Error::Busy`]. After such an error the connection is closed, so that the next
-//! connection can reach the new primary.
+//! While the server is unavailable, operations fail in bounded time. The operations return [`Error::Busy`] if no
+//! connection was available, and [`Error::Backend`] otherwise. When the server is available again, the same handle
+//! works again. The handle listens to its topics again, and each subscription receives an [`Event::Gap`]. If a server
+//! has become read-only, operations return [`Error::Busy`]. After such an error the connection is closed, so that the
+//! next connection can reach the new primary.
 //!
 //! # Operation
 //!
@@ -65,14 +66,14 @@
 //!   without `sslmode` is rejected, because the default `sslmode` would silently continue without TLS. Certificates
 //!   are checked against the public certificate authorities, and against `sslrootcert` if it is set.
 //! - The server cancels statements that take longer than [`PostgresConfig::with_operation_timeout`].
-//! - Most updates of records are HOT updates: they touch no index if the table page has room. Keep the `fillfactor` and
-//!   the autovacuum settings of the tables, or make autovacuum more aggressive.
+//! - Most updates of records are HOT updates: if the table page has room, these updates do not change an index. Keep
+//!   the `fillfactor` and the autovacuum settings of the tables, or make autovacuum more aggressive.
 //!
 //! # Limits
 //!
 //! - A page of a listing and one read of a log end after 1000 rows, or with the row that reaches 4 MiB. One claim
 //!   returns up to 128 records, one bulk removal deletes up to 2000 records, and one lease returns up to 1000 jobs.
-//! - [`Queue::depth`](crate::Queue::depth) counts up to 4,000 jobs of each kind by index. For larger numbers it
+//! - [`Queue::depth`](crate::Queue::depth) counts up to 4,000 jobs of each kind by index. For larger numbers, `depth`
 //!   returns the planner's estimate, which is as old as the last `ANALYZE`. Autovacuum runs `ANALYZE` when a tenth of
 //!   the jobs has changed.
 //! - [`Store::claim_expired`](crate::Store::claim_expired) with a prefix of more than one segment reads all expired
@@ -132,8 +133,8 @@ impl Postgres {
         Ok(Self { inner: Arc::new(Inner { config, pool, channels, wakes, listener, store, queue }) })
     }
 
-    /// Creates or updates the schema of this crate in the database. Any number of processes can call this at the same
-    /// time.
+    /// Creates or updates the schema of this crate in the database. Any number of processes can call this function at
+    /// the same time.
     pub async fn migrate(config: &PostgresConfig) -> Result<()> {
         config.check()?;
         migrate::prepare(config, true).await
@@ -178,7 +179,7 @@ struct Inner {
 }
 
 impl Inner {
-    /// Returns a statement whose first parameter is the space. Each connection prepares it once.
+    /// Returns a statement whose first parameter is the space. Each connection prepares the statement once.
     fn statement<'q>(&'q self, sql: &Arc<str>) -> Statement<'q> {
         sqlx::query(AssertSqlSafe(Arc::clone(sql))).bind(&*self.config.space)
     }

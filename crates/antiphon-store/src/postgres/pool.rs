@@ -23,8 +23,8 @@ pub(super) type Statement<'q> = Query<'q, Postgres, PgArguments>;
 /// A connection that was idle for longer than this is tested before use.
 const LONG: Duration = Duration::from_secs(1);
 
-/// The additional time to wait for the server's timeout. If the server cancels a statement, the statement had no
-/// effect.
+/// The additional time to wait, so that the server's timeout ends before the timeout of the client. If the server
+/// cancels a statement, the statement had no effect.
 const GRACE: Duration = Duration::from_millis(500);
 
 /// The connection pool, and the mapping from database errors to [`Error`].
@@ -45,7 +45,8 @@ impl Pool {
         let connections = PgPoolOptions::new()
             .max_connections(config.max_connections)
             .acquire_timeout(config.connect_timeout)
-            // A test before each use would cost every operation a round trip. Only suspect connections are tested.
+            // A test before each use would add a round trip to every operation. So only suspect connections are
+            // tested.
             .test_before_acquire(false)
             .before_acquire(move |connection, metadata| {
                 let tried = metadata.idle_for > LONG || suspects.falls_on(metadata.idle_for);
@@ -65,7 +66,7 @@ impl Pool {
         Self { connections, patience: config.operation_timeout + GRACE, suspicion }
     }
 
-    /// Records that the server was unavailable. All connections from before are tested before use.
+    /// Records that the server was unavailable. All connections that were opened before are tested before use.
     pub(super) fn suspect(&self) {
         self.suspicion.rise();
     }
@@ -77,7 +78,7 @@ impl Pool {
         self.settle(connection, outcome)
     }
 
-    /// Returns the only row of a statement, if it has one.
+    /// Returns the only row of a statement, if the statement returns a row.
     pub(super) async fn row(&self, statement: Statement<'_>) -> Result<Option<PgRow>> {
         let mut connection = self.acquire().await?;
         let outcome = timeout(self.patience, statement.fetch_optional(&mut *connection)).await;
@@ -104,7 +105,7 @@ impl Pool {
             Ok(Ok(value)) => return Ok(value),
             Ok(Err(error)) => error,
             Err(elapsed) => {
-                // The response can still arrive, so no other operation must use this connection.
+                // The response can still arrive later, so no other operation must use this connection.
                 connection.close_on_drop();
                 self.suspect();
                 return Err(Error::backend(BACKEND, elapsed));
@@ -195,7 +196,7 @@ fn meaning(error: &sqlx::Error) -> Meaning {
     }
 }
 
-/// The time since which idle connections must be tested before use.
+/// The time of the last suspicion. Connections that were last used before this time must be tested before use.
 #[derive(Debug)]
 struct Suspicion {
     origin: Instant,
@@ -212,7 +213,7 @@ impl Suspicion {
         self.rose.fetch_max(self.now(), Ordering::Relaxed);
     }
 
-    /// Returns whether a connection with this idle time was last used before the suspicion rose.
+    /// Returns whether a connection with this idle time was last used before the last suspicion.
     fn falls_on(&self, idle_for: Duration) -> bool {
         let rose = self.rose.load(Ordering::Relaxed);
         rose > 0 && self.now().saturating_sub(millis(idle_for)) <= rose

@@ -15,13 +15,13 @@ use crate::{
     store::{Cursor, Page},
 };
 
-/// The maximum number of jobs of one lease.
+/// The maximum number of jobs that one call leases.
 const MAX_JOBS: usize = 1000;
 
 /// The maximum number of dead jobs of one page.
 const MAX_DEAD: usize = 256;
 
-/// The pause before the next attempt if a job is due but locked, because another worker is leasing it.
+/// The pause before the next attempt if a job is due, but another worker is leasing the job and has locked it.
 const RETRY_DELAY: Duration = Duration::from_millis(10);
 
 /// The pause before the next attempt if no connection was available.
@@ -295,7 +295,8 @@ impl PostgresQueue {
                 .and_then(|row| column::<Option<f64>>(&row, 0).ok().flatten())
                 .and_then(|seconds| Duration::try_from_secs_f64(seconds.max(0.0)).ok())
                 .map_or(poll, |due| due.clamp(RETRY_DELAY, poll)),
-            // This query only plans the pause. The next lease attempt returns the error.
+            // This query only determines the pause. If the error persists, the next attempt to lease returns the
+            // error.
             Err(_) => RETRY,
         }
     }

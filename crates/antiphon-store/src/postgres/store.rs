@@ -15,10 +15,10 @@ use crate::{
     store::{Cursor, Page, Record, Revision, Store, check_entries, check_value},
 };
 
-/// The maximum number of rows of one page or one read. A backend is allowed to return less than `limit`.
+/// The maximum number of rows of one page or one read. A backend is allowed to return fewer items than `limit`.
 const MAX_ROWS: usize = 1000;
 
-/// The maximum number of records of one claim. Each of them can have half a megabyte.
+/// The maximum number of records of one claim. Each record can have half a megabyte.
 const MAX_CLAIM: usize = 128;
 
 /// The maximum number of records that one statement deletes, so that no statement holds many locks for long.
@@ -78,8 +78,8 @@ impl Sql {
                 returning revision"
             )
             .into(),
-            // `claim_at` is the time at which a claim checks the record. It changes only if the record now expires
-            // well before it, because an update that changes no indexed column is cheap.
+            // `claim_at` is the time at which a claim checks the record. An update changes `claim_at` only if the new
+            // expiry time is well before `claim_at`, because an update that changes no indexed column is cheap.
             update: format!(
                 "update {schema}.records
                 set value = $3, revision = nextval('{schema}.revisions'), expires_at = now() + $4,
@@ -94,7 +94,7 @@ impl Sql {
             .into(),
             delete: format!("delete from {schema}.records where space = $1 and key = $2 and revision = $3")
                 .into(),
-            // Expired rows count as rows of the page, so that no page skips many of them.
+            // Expired rows count toward the limit of the page, so that one page does not read many expired rows.
             list: format!(
                 "select key, case when live then value end, revision from (
                     select key, value, revision, live,
@@ -245,7 +245,7 @@ impl Store for PostgresStore {
     async fn append(&self, log: &str, at: u64, entries: Vec<Bytes>) -> Result<u64> {
         name::check(log)?;
         check_entries(&entries)?;
-        // No log is that long, so a position beyond `i64::MAX` is a conflict as well.
+        // No log has so many entries, so a position beyond `i64::MAX` is also a conflict.
         let place = i64::try_from(at).unwrap_or(i64::MAX);
         let entries: Vec<&[u8]> = entries.iter().map(|entry| &**entry).collect();
         let statement = self.statement(&self.inner.store.append).bind(log).bind(place).bind(entries);

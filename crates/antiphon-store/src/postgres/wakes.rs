@@ -9,16 +9,16 @@ use tokio::sync::{Notify, mpsc};
 
 use super::pool::Pool;
 
-/// The maximum size of a notification in bytes. PostgreSQL accepts fewer than 8000.
+/// The maximum size of a notification in bytes. PostgreSQL accepts notifications of fewer than 8000 bytes.
 const MAX_PAYLOAD: usize = 7900;
 
-/// The pause after a wake-up could not be sent.
+/// The pause after a failed attempt to send a wake-up.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Wakes workers that wait for jobs, in this replica and in others.
+/// Wakes workers that wait for jobs, in this replica and in other replicas.
 ///
-/// A wake-up wakes one waiting worker of a queue. If that worker finds more jobs than it can take, it wakes the
-/// next one. A single job therefore does not make a thousand idle workers query the server.
+/// A wake-up wakes one waiting worker of a queue. If that worker finds more jobs than it can take, it wakes the next
+/// worker. So a single job does not cause a thousand idle workers to query the server.
 pub(super) struct Wakes {
     /// An ID with which a replica recognizes and ignores its own notifications.
     replica: String,
@@ -90,7 +90,7 @@ impl Wakes {
         }
     }
 
-    /// Returns the next notification for the other replicas. It contains as many queues as fit.
+    /// Returns the next notification for the other replicas. The notification contains as many queues as fit.
     fn message(&self) -> Option<String> {
         let mut unsent = lock(&self.unsent);
         let mut payload = self.replica.clone();
@@ -163,7 +163,7 @@ impl Drop for Waiter {
     }
 }
 
-/// A guard that passes a wake-up to another worker if this worker is cancelled or has taken all it can.
+/// A guard that wakes another worker if this worker is cancelled, or has leased as many jobs as it can take.
 pub(super) struct PassingOn<'a>(Option<&'a Notify>);
 
 impl PassingOn<'_> {

@@ -26,7 +26,7 @@ pub struct RedisConfig {
 impl RedisConfig {
     /// Creates a configuration for the server at `url` with the defaults.
     ///
-    /// The URL contains user, password and database. It starts with `redis://`, `rediss://` (feature `tls`) or
+    /// The URL contains user, password and database. The URL starts with `redis://`, `rediss://` (feature `tls`) or
     /// `unix://`.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
@@ -45,7 +45,7 @@ impl RedisConfig {
     }
 
     /// Adds the URL of a cluster node, from which the other nodes are discovered. This URL must have the same
-    /// credentials as the first URL. With at least one node, a cluster is assumed.
+    /// credentials as the first URL. If at least one node is added, the server is treated as a cluster.
     #[must_use]
     pub fn with_node(mut self, url: impl Into<String>) -> Self {
         self.nodes.push(url.into());
@@ -66,7 +66,8 @@ impl RedisConfig {
         self
     }
 
-    /// Sets the number of hash slots over which records are spread. The number cannot be changed later. Default: 16.
+    /// Sets the number of hash slots over which records are distributed. This number cannot be changed later. Default:
+    /// 16.
     #[must_use]
     pub fn with_buckets(mut self, buckets: u16) -> Self {
         self.buckets = buckets;
@@ -104,7 +105,8 @@ impl RedisConfig {
         self
     }
 
-    /// Sets the certificate authority of the server, in PEM, if the system does not trust it. Default: none.
+    /// Sets the certificate authority that verifies the server, in PEM. Use this method if the system does not trust
+    /// the server's certificate authority. Default: none.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn with_authority(mut self, pem: impl Into<Vec<u8>>) -> Self {
@@ -112,7 +114,7 @@ impl RedisConfig {
         self
     }
 
-    /// Returns whether the data is spread over several nodes.
+    /// Returns whether the server is a cluster.
     pub(super) fn is_cluster(&self) -> bool {
         self.cluster || !self.nodes.is_empty()
     }

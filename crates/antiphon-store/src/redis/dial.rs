@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use super::config::RedisConfig;
 use crate::error::Result;
 
-/// Is called with the messages that the server pushes.
+/// A callback for the messages that the server pushes.
 pub(super) type OnPush = Arc<dyn Fn(PushInfo) + Send + Sync>;
 
 /// Opens dedicated connections: to wait for jobs, or to listen for events.
@@ -50,7 +50,7 @@ impl Dialer {
         &self.servers
     }
 
-    /// Returns TCP settings with which the system closes a connection that gets no acknowledgements.
+    /// Returns TCP settings that make the operating system close a connection without TCP acknowledgements.
     pub(super) fn tcp_settings(&self) -> TcpSettings {
         let settings = TcpSettings::default().set_nodelay(true);
         #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
@@ -73,7 +73,7 @@ impl Dialer {
         if !self.cluster {
             return Ok(connection);
         }
-        // A node that does not own the key answers any command on it with the owner.
+        // A node that does not own the key rejects any command on the key, and the error names the owner.
         let mut cmd = redis::cmd("EXISTS");
         let asked = cmd.arg(key).query_async::<Value>(&mut connection);
         let late = |_| RedisError::from(std::io::Error::from(std::io::ErrorKind::TimedOut));

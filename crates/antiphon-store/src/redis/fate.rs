@@ -33,7 +33,7 @@ impl Fate {
             )
             | ErrorKind::ClusterConnectionNotFound => Self::NotYet,
             ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig => Self::NotRun,
-            // A timeout does not belong here, because an open connection that went silent also causes one.
+            // A timeout is not listed here, because an open connection that stops responding also causes a timeout.
             ErrorKind::Io if error.is_connection_refusal() => Self::NotYet,
             // All scripts declare their flags, so the server returns these errors before it runs the first command
             // of a script.
@@ -45,7 +45,7 @@ impl Fate {
     }
 }
 
-/// Converts an error of Redis for the caller.
+/// Converts an error of Redis to an [`Error`] for the caller.
 pub(super) fn told(error: RedisError) -> Error {
     match Fate::of(&error) {
         Fate::NoScript | Fate::NotYet | Fate::NotRun => Error::busy(NAME, error),
@@ -53,7 +53,7 @@ pub(super) fn told(error: RedisError) -> Error {
     }
 }
 
-/// Returns the error for a reply that no script returns.
+/// Returns the error for an unexpected reply, which no script of this crate returns.
 pub(super) fn odd_reply() -> Error {
     Error::backend(NAME, "Redis returned a reply of an unexpected type")
 }

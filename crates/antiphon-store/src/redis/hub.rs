@@ -34,7 +34,7 @@ const BATCH: usize = 256;
 #[derive(Clone)]
 pub(super) struct Hub {
     dialer: Dialer,
-    /// A key in the hash slot of all channels.
+    /// A key in the hash slot that all channels share.
     slot: String,
     timeout: Duration,
     requests: Arc<OnceCell<mpsc::Sender<Request>>>,
@@ -75,7 +75,7 @@ fn gone() -> Error {
     Error::busy(NAME, "the Tokio runtime of the Redis subscriptions has shut down")
 }
 
-/// The subscriptions by channel. The connection fills their feeds while it reads.
+/// The subscriptions by channel. While the connection reads, it fills the feeds of the subscriptions.
 #[derive(Default)]
 struct Listeners {
     channels: Mutex<HashMap<String, Vec<Feed>>>,
@@ -122,11 +122,11 @@ struct Subscriber {
     connection: Option<Open>,
     /// Futures that return the channel of a subscription when the subscription is dropped.
     leaving: FuturesUnordered<BoxFuture<'static, String>>,
-    /// The time of the next attempt to connect, and the pause after that attempt.
+    /// The time of the next attempt to connect, and the pause that follows a failure of that attempt.
     retry: (Instant, Duration),
 }
 
-/// A connection, with the notification for its loss.
+/// An open connection, and the notification that reports its loss.
 #[derive(Clone)]
 struct Open {
     connection: MultiplexedConnection,
@@ -169,7 +169,7 @@ impl Subscriber {
         }
     }
 
-    /// Adds listeners, and answers their requests after the server has confirmed the subscription.
+    /// Adds listeners, and completes their requests after the server has confirmed the subscription.
     async fn listen(&mut self, requests: Vec<Request>) {
         if self.connection.is_none() {
             self.connect().await;
@@ -177,7 +177,8 @@ impl Subscriber {
         let fresh: Vec<String> = self.listeners.with(|all| {
             let mut fresh = Vec::new();
             for request in &requests {
-                // The feeds are registered before the server confirms. An event that arrives early is harmless.
+                // The feeds are registered before the server confirms the subscription. An event that arrives early is
+                // harmless.
                 let feeds = all.entry(request.channel.clone()).or_insert_with_key(|channel| {
                     fresh.push(channel.clone());
                     Vec::new()
@@ -188,13 +189,14 @@ impl Subscriber {
         });
         let mut outcome = self.ask(&fresh).await;
         if outcome.is_err() {
-            // The connection was lost, or the slot has moved. Connecting again subscribes to all channels.
+            // The connection was lost, or the slot has moved. A new connection subscribes to all channels again.
             self.connect().await;
             outcome = self.ask(&[]).await;
         }
         for Request { channel, feed, done } in requests {
             let told = outcome.as_ref().map(drop).map_err(|error| told(error.clone()));
-            // A caller that receives an error, or no longer waits, drops the subscription, which is then removed.
+            // If the caller receives an error or no longer waits, the caller drops the subscription, and the
+            // subscription is then removed.
             drop(done.send(told));
             self.leaving.push(Box::pin(async move {
                 feed.closed().await;
@@ -215,7 +217,7 @@ impl Subscriber {
         asked
     }
 
-    /// Removes the dropped listeners of `channel`, and unsubscribes if none is left.
+    /// Removes the dropped listeners of `channel`. Unsubscribes if the channel has no listeners left.
     async fn unlisten(&mut self, channel: String) {
         let last = self.listeners.with(|all| {
             let Some(feeds) = all.get_mut(&channel) else { return false };

@@ -1,9 +1,9 @@
 use std::time::Duration;
 
-/// Maps the names of the contract to the keys of one space.
+/// The mapping from names (of records, logs, queues and topics) to the Redis keys of one space.
 ///
-/// The part in braces decides the hash slot. Names contain neither braces nor dots, so two names never map to one
-/// key.
+/// The part of a key in braces determines the hash slot. Names contain neither braces nor dots, so two names never map
+/// to one key.
 #[derive(Clone, Debug)]
 pub(super) struct Keys {
     space: String,
@@ -52,15 +52,15 @@ impl Keys {
     }
 }
 
-/// FNV-1a. It decides the bucket of a record, so it must never change.
+/// Returns the FNV-1a hash of a key. The hash determines the bucket of a record, so the function must never change.
 fn hash(key: &str) -> u64 {
     key.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })
 }
 
-/// Converts a duration to milliseconds, rounded up. Durations of more than a century are cut to a century, so that
-/// scripts can add them to a time without losing digits.
+/// Converts a duration to milliseconds, rounded up. Durations of more than a century are reduced to a century, so that
+/// scripts can add a duration to a time without losing digits.
 pub(super) fn millis(duration: Duration) -> u64 {
     const CENTURY: u64 = 100 * 365 * 24 * 60 * 60 * 1000;
     let millis = duration.as_nanos().div_ceil(1_000_000);

@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 /// The connection that all operations share, with its limits and retries.
 ///
 /// The retries and timeouts of the client library are off, because they do not distinguish commands that ran from
-/// commands that did not. Here a command is sent again only if it certainly did not run.
+/// commands that did not. This type sends a command again only if the command certainly did not run.
 #[derive(Clone)]
 pub(super) struct Link {
     wire: Wire,
@@ -111,7 +111,7 @@ impl Link {
         self.send(cmd, Instant::now() + self.timeout).await.map(Option::unwrap_or_default)
     }
 
-    /// Sends a command. Returns `None` if the server does not have its script.
+    /// Sends a command. Returns `None` if the server does not have the script of the command.
     async fn send(&self, cmd: &Cmd, deadline: Instant) -> Result<Option<Value>> {
         let place = timeout_at(deadline, self.places.acquire()).await;
         let _place =
@@ -137,7 +137,7 @@ impl Link {
     }
 }
 
-/// Returns whether a new attempt to connect would fail too.
+/// Returns whether a new attempt to connect would also fail.
 fn is_final(error: &RedisError) -> bool {
     matches!(error.kind(), ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig)
         || matches!(error.code(), Some("NOAUTH" | "WRONGPASS" | "NOPERM"))
@@ -169,12 +169,12 @@ async fn ask(mut connection: ClusterConnection, cmd: &Cmd, error: RedisError) ->
     answers.pop().unwrap_or_default().extract_error()
 }
 
-/// Installs a default rustls provider if the program has not installed one. The client would panic without a
-/// default if the dependencies contain several providers.
+/// Installs a default rustls provider if the program has not installed a provider. Without a default, the client would
+/// panic if the dependencies contain several providers.
 #[cfg(feature = "tls")]
 fn choose_provider() {
     if rustls::crypto::CryptoProvider::get_default().is_none() {
-        // This fails only if another thread has installed one at the same time, which is fine.
+        // This call fails only if another thread has installed a provider at the same time, which is harmless.
         let _ = rustls::crypto::ring::default_provider().install_default();
     }
 }

@@ -1,10 +1,10 @@
 //! Redis 7 or later, a single server or a cluster.
 //!
-//! Every operation is one Lua script, called by its digest (`EVALSHA`). All keys of one operation are in one hash slot.
-//! The part of a key in braces decides the slot.
+//! Every operation is one Lua script, called by its digest (`EVALSHA`). All keys of one operation are in one hash
+//! slot. The part of a key in braces determines the slot.
 //!
-//! - **Records** are spread over [buckets](RedisConfig::with_buckets) by a hash of the key. The Redis keys of bucket 7
-//!   start with `antiphon:v1:{space.7}`, followed by one of these suffixes:
+//! - **Records** are distributed over [buckets](RedisConfig::with_buckets) by a hash of the key. The Redis keys of
+//!   bucket 7 start with `antiphon:v1:{space.7}`, followed by one of these suffixes:
 //!   - `:r:key` is a hash with the value (`v`), the revision (`n`) and the expiry time (`x`) of the record `key`.
 //!   - `:i` contains the sorted keys of all records in the bucket, for listings.
 //!   - `:x` contains the keys of the records that expire, by the time from which they can be claimed. `:x:segment`
@@ -31,22 +31,23 @@
 //! # Durability and failover
 //!
 //! A server with `appendonly yes` and `appendfsync always` keeps every acknowledged write. With `appendfsync` set to
-//! `everysec`, the server can lose the writes of the last second. If a replica takes over, the writes that were not yet
-//! replicated are lost. The setting `min-replicas-to-write` makes lost writes less likely, but does not prevent them.
-//! After such a failover a job can run twice, and two writers at one revision can both have succeeded. Revisions are
-//! based on the time, so a lost revision is not used again. If you cannot accept lost writes, use PostgreSQL or NATS.
+//! `everysec`, the server can lose the writes of the last second. If a replica takes over, the writes that were not
+//! yet replicated are lost. The setting `min-replicas-to-write` makes lost writes less likely, but does not prevent
+//! them. After such a failover a job can run twice, and two writers at one revision can both have succeeded. Revisions
+//! are based on the time, so a lost revision is not used again. If you cannot accept lost writes, use PostgreSQL or
+//! NATS.
 //!
 //! # Server settings
 //!
 //! - `maxmemory-policy noeviction`: with any other policy, Redis deletes records when its memory is full. With
-//!   `noeviction`, a full server rejects writes that add data, with [`Error::Busy`]. Jobs can still be leased and
-//!   finished, and records can be deleted.
+//!   `noeviction`, a full server rejects writes that add data, and these calls return [`Error::Busy`]. Jobs can still
+//!   be leased and finished, and records can be deleted.
 //! - `appendonly yes`: Redis writes every change to a file, so that data survives a restart.
 //! - An ACL user needs all commands except the administrative ones on `~antiphon:v1:*` and `&antiphon:v1:*`.
 //!
 //! # Limits
 //!
-//! - All data is in memory. Each queue and each log is on one node, and so are all events of a space.
+//! - All data is in memory. Each queue and each log is on one node. All events of a space go through one node.
 //! - The server drops an unclaimed record one day after it expired.
 //! - [`claim_expired`](crate::Store::claim_expired) with a prefix of several segments searches all expired records
 //!   under the first segment, a few thousand at a time.

@@ -43,7 +43,7 @@ impl Position {
     }
 }
 
-/// A part of a bucket, and the key after which the bucket possibly has more records.
+/// Some records of a bucket. If the bucket possibly has more records, also the key after which they start.
 struct BucketPage {
     records: Vec<Record>,
     after: Option<String>,
@@ -61,8 +61,8 @@ impl RedisStore {
         let mut place = Position::read(after, buckets)?;
         let mut items = Vec::new();
         let mut room = ROOM;
-        // Start with one bucket. If it does not fill the page, read more buckets at a time, because their sizes are
-        // similar.
+        // Start with one bucket. If this bucket does not fill the page, read more buckets at a time, because the other
+        // buckets have similar sizes.
         let mut width = 1;
         loop {
             let end = place.bucket.saturating_add(width).min(buckets);

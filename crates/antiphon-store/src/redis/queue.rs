@@ -19,7 +19,7 @@ use crate::{
     store::{Cursor, Page},
 };
 
-/// The maximum number of jobs of one lease, and of one page of dead jobs.
+/// The maximum number of jobs that one call leases, and of jobs on one page of dead jobs.
 const MOST: usize = 256;
 
 /// A [`Queue`] in Redis.

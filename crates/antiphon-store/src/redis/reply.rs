@@ -4,7 +4,7 @@ use redis::Value;
 use super::fate::odd_reply;
 use crate::error::Result;
 
-/// Reads the parts of a reply one after the other.
+/// A reader that returns the parts of a reply one after the other.
 pub(super) struct Parts(std::vec::IntoIter<Value>);
 
 impl Parts {

@@ -20,7 +20,7 @@ use crate::{
 /// The maximum number of entries of one append and of one read.
 const MAX_ENTRIES: usize = MAX_VALUE / ENTRY_COST;
 
-/// The number of bytes after which a reply ends.
+/// The size in bytes after which a reply contains no further items.
 pub(super) const ROOM: usize = 1024 * 1024;
 
 /// The time for which the server keeps an expired, unclaimed record.
@@ -135,7 +135,7 @@ impl Store for RedisStore {
 
     async fn read(&self, log: &str, from: u64, limit: usize) -> Result<Vec<Bytes>> {
         name::check(log)?;
-        // No log is longer than this, and Lua numbers are exact up to there.
+        // No log is longer than this number, and Lua represents integers exactly up to this number.
         let from = from.min(1 << 52);
         let reply = self.shared.link.run(&script::READ, self.shared.keys.log(log), |cmd| {
             cmd.arg(from).arg(limit.min(MAX_ENTRIES)).arg(ROOM);

@@ -12,7 +12,7 @@ use tokio::{
 
 use super::{dial::Dialer, link::Link, script};
 
-/// The maximum time between two checks of the queue, in case a process died with the token.
+/// The maximum time between two checks of the queue, in case a process stopped after it had taken the token.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The poll interval without a connection.
@@ -24,8 +24,8 @@ const LINGER: Duration = Duration::from_secs(10);
 /// Wakes workers that wait for jobs.
 ///
 /// Each queue with waiting workers has one task with a dedicated connection. The task blocks on the queue's `:wake`
-/// token and wakes one worker for each token. A script that leases a job puts a token back if the queue has more
-/// jobs. Over all processes, no more workers are therefore woken than there are jobs.
+/// token and wakes one worker for each token. A script that leases a job puts a token back if the queue has more jobs.
+/// So in all processes together, the number of woken workers does not exceed the number of jobs.
 #[derive(Clone)]
 pub(super) struct Waits {
     inner: Arc<Inner>,
@@ -78,7 +78,7 @@ impl Waits {
                 inner: Arc::clone(&self.inner),
                 key: key.to_owned(),
                 waiters: Arc::clone(&waiters),
-                // A lease that is granted from now on does not expire earlier.
+                // A lease that is granted from now on does not expire before this time.
                 look: POLL_INTERVAL.min(lease),
             };
             tokio::spawn(async move { task.run().await });
@@ -93,7 +93,7 @@ impl Waiters {
         let (sender, turn) = oneshot::channel();
         let mut state = lock(&self.state);
         if state.line.len() == state.line.capacity() {
-            // Remove cancelled workers before the queue would grow.
+            // Remove cancelled workers before the line needs more memory.
             state.line.retain(|waiter| !waiter.is_closed());
         }
         state.line.push_back(sender);
@@ -102,7 +102,7 @@ impl Waiters {
         turn
     }
 
-    /// Returns the time until the next check is due. Returns `None` if no worker waits.
+    /// Returns the time until the next check of the queue is due. Returns `None` if no worker waits.
     fn pause(&self) -> Option<Duration> {
         let mut state = lock(&self.state);
         while state.line.front()?.is_closed() {
@@ -152,7 +152,7 @@ impl Drop for Waiting {
     fn drop(&mut self) {
         self.turn.close();
         if self.turn.try_recv().is_ok() {
-            // This worker was woken but did not check the queue, so wake the next one.
+            // This worker was woken but did not check the queue, so wake the next worker.
             self.waiters.wake(false);
         }
         self.waiters.changed.notify_one();
@@ -199,7 +199,7 @@ impl Task {
         leaves
     }
 
-    /// Waits for a token, up to `pause`. Returns `false` if none arrived.
+    /// Waits for a token, up to `pause`. Returns `false` if no token arrived.
     async fn block<'a>(&'a self, line: &mut Option<Line<'a>>, pause: Duration) -> bool {
         if line.is_none() {
             *line = self.connect().await;

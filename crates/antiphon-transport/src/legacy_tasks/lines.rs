@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::weight::{Kind, MAX_PARSED_BYTES, Weight, reject};
 
-/// The maximum length of a converted line, in bytes, as in the SDK, which discards longer lines.
+/// The maximum length of a converted line, in bytes. The SDK has the same limit, and discards longer lines.
 const MAX_LINE: usize = 16 * 1024 * 1024;
 /// The maximum number of bytes per read or write.
 const CHUNK: usize = 8 * 1024;
@@ -36,13 +36,13 @@ impl<S> Lines<S> {
         Self::new(stream, super::server_in, super::server_out).with_max_parsed_bytes(MAX_PARSED_BYTES)
     }
 
-    /// Sets the maximum memory for parsing one incoming line, in bytes. The memory is estimated from the number of JSON
-    /// values. A line can always take 8 times its length, even if that is more than the maximum. Default: 8 MiB on the
-    /// server's end, no limit on the client's end.
+    /// Sets the maximum memory for parsing one incoming line, in bytes. The memory is estimated from the number of
+    /// JSON values. The memory for a line can always be 8 times the length of the line, even if that is more than the
+    /// maximum. Default: 8 MiB on the server's end, no limit on the client's end.
     ///
     /// If a request needs more memory, the SDK receives the request [`REJECTED`](super::REJECTED) with the same ID
-    /// instead, and an `antiphon::Server` answers it with an error. If a response needs more memory, the SDK receives
-    /// an error instead of the response. If a notification needs more memory, it is dropped.
+    /// instead. An `antiphon::Server` returns an error for this request. If a response needs more memory, the SDK
+    /// receives an error instead of the response. A notification that needs more memory is discarded.
     #[must_use]
     pub fn with_max_parsed_bytes(mut self, bytes: usize) -> Self {
         self.incoming.max_parsed = Some(bytes);
@@ -143,9 +143,9 @@ struct RewrittenLines {
     max_parsed: Option<usize>,
     /// The incomplete line.
     line: Vec<u8>,
-    /// Whether the line is too long. The rest of it passes unchanged.
+    /// Whether the line is too long. The rest of the line passes unchanged.
     long: bool,
-    /// The converted bytes, and how many of them were already read.
+    /// The converted bytes, and the number of these bytes that were already read.
     ready: Vec<u8>,
     given: usize,
 }
@@ -177,7 +177,7 @@ impl RewrittenLines {
         }
     }
 
-    /// Passes on an incomplete last line.
+    /// Passes an incomplete last line to the reader, unchanged.
     fn end(&mut self) {
         self.pass();
     }

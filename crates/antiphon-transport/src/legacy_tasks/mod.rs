@@ -1,9 +1,10 @@
 //! Converts messages so that the tasks of MCP 2025-11-25 work with the SDK. The SDK itself supports only the tasks of
 //! MCP 2026-07-28.
 //!
-//! The SDK drops `params.task` of a call, `capabilities.tasks` of a server and `execution` of a tool. The SDK parses
-//! `tasks/get` and `tasks/cancel` as requests of MCP 2026-07-28. But the SDK passes unknown methods on unchanged. So
-//! this module renames methods before the SDK reads a message, and restores the names after the SDK has written it.
+//! The SDK discards `params.task` of a call, `capabilities.tasks` of a server and `execution` of a tool. The SDK
+//! parses `tasks/get` and `tasks/cancel` as requests of MCP 2026-07-28. But the SDK does not change messages with
+//! unknown methods. So this module renames methods before the SDK reads a message, and restores the names after the
+//! SDK has written a message.
 //!
 //! | to a server | as the SDK reads it |
 //! |---|---|
@@ -11,8 +12,8 @@
 //! | `tasks/get`, `tasks/cancel`, `tasks/list`, `tasks/result` | `antiphon/tasks/get` and so on, with the same prefix |
 //! | `tools/list` | `antiphon/tools/list` |
 //!
-//! Requests of MCP 2026-07-28 or later stay unchanged. A client writes the names of the right column, and its peer
-//! reads the names of the left column.
+//! Requests of MCP 2026-07-28 or later stay unchanged. The handler of a client writes the names in the right column,
+//! and the server receives the names in the left column.
 //!
 //! | from a server | as a handler writes it, and a client reads it |
 //! |---|---|
@@ -21,9 +22,9 @@
 //! | a task as a result | only in clients: `{"task": …}`, because the SDK would parse the task as MCP 2026-07-28 |
 //! | `_meta` next to `task` or `tasks` | only in clients: the `_meta` is moved into the task, or removed |
 //!
-//! If a result has `_meta` next to `task` or `tasks`, the SDK would otherwise read only the `_meta`. Each function of
-//! this module takes one message. It returns the converted message, or `None` if the message does not change. The
-//! functions do not parse most messages, but only search them for a few words.
+//! Without the last conversion, the SDK would read only the `_meta` of such a result. Each function of this module
+//! takes one message. The function returns the converted message, or `None` if the message does not change. The
+//! functions do not parse most messages, but only search the messages for a few words.
 
 mod lines;
 
@@ -45,7 +46,7 @@ pub const EXECUTION: &str = "antiphon/execution";
 /// error that the server must return.
 pub const REJECTED: &str = "antiphon/rejected";
 
-/// Converts `error`, which has an ID, to a request that is answered with it.
+/// Converts `error`, which has an ID, to a request for which the server must return this error.
 fn as_request(error: &[u8]) -> Vec<u8> {
     #[derive(Deserialize)]
     struct Rejected {
@@ -54,7 +55,7 @@ fn as_request(error: &[u8]) -> Vec<u8> {
     }
     let Ok(Rejected { id, error }) = serde_json::from_slice(error) else { return Vec::new() };
     if id.is_null() {
-        // Without an ID, no response can be matched.
+        // Without an ID, the client could not match a response to its request.
         return Vec::new();
     }
     serde_json::json!({"jsonrpc": "2.0", "id": id, "method": REJECTED, "params": error})
@@ -101,7 +102,8 @@ pub fn server_out(message: &[u8]) -> Option<Vec<u8>> {
     if experimental.is_empty() {
         capabilities.remove("experimental");
     }
-    // Only the response to `initialize` has one version. `server/discover` must not contain these tasks.
+    // Only the response to `initialize` contains a single version. The response to `server/discover` must not contain
+    // these tasks.
     if knows_tasks {
         capabilities.insert("tasks".into(), tasks);
     }
@@ -165,7 +167,7 @@ fn text<'a>(message: &'a [u8], words: &[&str]) -> Option<&'a str> {
     (is_object && words.iter().any(|word| text.contains(word))).then_some(text)
 }
 
-/// A request. It borrows from the message.
+/// A request, which borrows from the message.
 #[derive(Deserialize)]
 struct Call<'a> {
     #[serde(rename = "id")]
@@ -185,7 +187,7 @@ impl<'a> Call<'a> {
         serde_json::from_str(self.method.get()).ok()
     }
 
-    /// Returns the message with another method, and otherwise unchanged.
+    /// Returns the message with another method. The rest of the message is unchanged.
     fn renamed(&self, message: &[u8], name: &str) -> Vec<u8> {
         let method = self.method.get();
         // Invariant: `method` points into `message`, so the difference of the addresses is its offset.
@@ -232,7 +234,8 @@ struct Found {
     result_type: Option<IgnoredAny>,
     #[serde(rename = "_meta")]
     meta: Option<IgnoredAny>,
-    /// Whether the field exists. A task of MCP 2026-07-28 without a limit has `null` here.
+    /// Whether the field `ttlMs` exists. In a task of MCP 2026-07-28 without a time limit, the value of this field is
+    /// `null`.
     #[serde(default, deserialize_with = "is_there")]
     ttl_ms: bool,
 }

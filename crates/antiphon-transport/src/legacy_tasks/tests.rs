@@ -22,7 +22,7 @@ fn check_json(revise: Revise, message: &Value, expect: &Value) {
 
 #[test]
 fn a_call_with_a_task_gets_another_name_and_nothing_else_changes() {
-    // Spaces, the order of keys, large numbers and text that looks like a method do not change.
+    // The conversion does not change spaces, the order of keys, large numbers, and text that looks like a method.
     check(
         server_in,
         r#"{ "params": {"task": {"ttl": 60000}, "name":"method", "arguments":{"n":123456789012345678901234567890,"method":"tools/call"}} , "method" : "tools/call","id":7,"jsonrpc":"2.0"}"#,

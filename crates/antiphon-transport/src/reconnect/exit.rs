@@ -15,13 +15,13 @@ use tokio::sync::watch;
 use super::Outbox;
 use crate::{Error, Result};
 
-/// The state that sending futures share with the transport.
+/// The state that the futures of sends share with the transport.
 pub(super) struct Shared<O> {
     pub(super) outbox: watch::Sender<Exit<O>>,
     pub(super) open: Mutex<Open>,
 }
 
-/// The current connection for messages.
+/// The connection over which messages are currently sent.
 pub(super) enum Exit<O> {
     /// The outbox of the connection with this number.
     Up(O, u64),
@@ -59,7 +59,7 @@ impl<O: Outbox> Shared<O> {
                 Exit::Up(outbox, number) => (outbox.clone(), *number),
                 Exit::Down | Exit::Over => return Err(Error::Closed),
             };
-            // Invariant: a request is recorded on the connection over which it is sent, or it is not sent.
+            // Invariant: a request is sent only if it was recorded as open on the same connection.
             if self.open().note(message, &text, number) {
                 break outbox;
             }

@@ -32,16 +32,16 @@ use crate::{
     inbox::{Inbox, TRANSPORT_ERROR, Verdict, answered, write},
 };
 
-/// How a client reconnects after it has lost the connection to a server.
+/// The settings for the reconnects of a client that has lost the connection to a server.
 ///
 /// After a reconnect, the server no longer has the state of the old connection. See the documentation of the crate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reconnect {
-    /// How often the client tries to reconnect before it gives up. Default: 5.
+    /// The number of attempts to reconnect before the client gives up. Default: 5.
     pub attempts: u32,
     /// The delay before the first attempt to reconnect. The delay doubles with each attempt. To spread the reconnects
-    /// of many clients, each delay is shortened at random by up to half. Default: 250 ms.
+    /// of many clients, each delay is shortened by a random part of up to one half. Default: 250 ms.
     pub first_delay: Duration,
     /// The longest delay between two attempts. If a connection lasts this long, the client counts attempts from zero
     /// again. Default: 10 seconds.
@@ -55,7 +55,7 @@ impl Default for Reconnect {
 }
 
 impl Reconnect {
-    /// Sets how often the client tries to reconnect before it gives up. Default: 5.
+    /// Sets the number of attempts to reconnect before the client gives up. Default: 5.
     #[must_use]
     pub fn with_attempts(mut self, attempts: u32) -> Self {
         self.attempts = attempts;
@@ -72,7 +72,7 @@ impl Reconnect {
 
     fn delay(&self, attempt: u32) -> Duration {
         let full = self.first_delay.saturating_mul(1 << attempt.min(20)).min(self.max_delay);
-        // Without a random number, the wait is not shortened, which is harmless.
+        // If no random number is available, the wait is not shortened, which is harmless.
         let cut = getrandom::u32().map_or(0.0, |random| f64::from(random) / f64::from(u32::MAX) / 2.0);
         full.mul_f64(1.0 - cut)
     }
@@ -83,32 +83,32 @@ pub(crate) trait Link: Send + Sized + 'static {
     type Outbox: Outbox;
 
     fn outbox(&self) -> Self::Outbox;
-    /// Returns the next message, or `None` after the connection has ended. Cancel safe.
+    /// Returns the next message, or `None` after the connection has ended. This method is cancel safe.
     fn next(&mut self) -> impl Future<Output = Option<Bytes>> + Send;
     fn close(self) -> impl Future<Output = ()> + Send;
 }
 
-/// Sends messages over a connection.
+/// The sending side of a connection.
 pub(crate) trait Outbox: Clone + Send + Sync + 'static {
     fn send(&self, text: String) -> impl Future<Output = Result<()>> + Send;
 }
 
-/// Opens connections.
+/// A type that opens connections.
 pub(crate) trait Dial: Send + Sync + 'static {
     type Link: Link;
 
     fn dial(&self) -> impl Future<Output = Result<Self::Link>> + Send;
 }
 
-/// The transport of a client over any link.
+/// The transport of a client, over any kind of connection.
 pub(crate) struct Client<D: Dial> {
     dial: Arc<D>,
     settings: Settings,
     state: State<D::Link>,
-    /// Messages for the service before any others: its open requests have failed.
+    /// Messages that the service receives before any other message: the errors for its open requests.
     news: VecDeque<RxJsonRpcMessage<RoleClient>>,
     inbox: Inbox,
-    /// The Tokio task that sends an error to the server about too many open requests.
+    /// The Tokio task that sends an error to the server, because the server has too many open requests.
     refusing: Option<JoinHandle<Result<()>>>,
     shared: Arc<Shared<<D::Link as Link>::Outbox>>,
     connections: watch::Sender<u64>,
@@ -125,7 +125,7 @@ pub(crate) struct Settings {
 
 enum State<L> {
     Up(L, Instant),
-    /// A Tokio task reconnects.
+    /// The connection is lost, and a Tokio task reconnects.
     Looking(JoinHandle<Result<L>>),
     Over,
 }
@@ -188,7 +188,7 @@ impl<D: Dial> Client<D> {
             if let Some(message) = self.news.pop_front() {
                 return Some(message);
             }
-            // Do not read from a server that does not read its responses.
+            // Do not read further messages while the server does not read its responses.
             if let Some(task) = &mut self.refusing {
                 let _ = task.await;
                 self.refusing = None;
@@ -363,7 +363,8 @@ async fn greet<L: Link>(
     }
 }
 
-/// Returns the cancellation of a question whose connection is lost, so that the user need not answer it.
+/// Returns the cancellation of a question whose connection is lost, so that the user does not have to answer the
+/// question.
 fn withdrawn(id: RequestId) -> RxJsonRpcMessage<RoleClient> {
     let params = CancelledNotificationParam::new(Some(id), Some("the connection was lost".into()));
     JsonRpcMessage::notification(ServerNotification::CancelledNotification(CancelledNotification::new(

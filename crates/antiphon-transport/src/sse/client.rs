@@ -1,4 +1,4 @@
-//! The client side: one request that stays open, and one for each message.
+//! The client side: one request that stays open, and one request for each message.
 
 use std::{collections::VecDeque, future::Future, sync::Arc, time::Duration};
 
@@ -21,7 +21,7 @@ use crate::{
     reconnect::{Client, Dial, Link, Outbox, Reconnect, Settings, refused},
 };
 
-/// How many messages are posted at the same time.
+/// The maximum number of messages that are posted at the same time.
 const POSTS: usize = 8;
 
 /// The settings of a client over HTTP+SSE.
@@ -61,8 +61,8 @@ impl SseClientConfig {
     }
 
     /// Sets the HTTP client that sends the requests, for example with an HTTP proxy or special certificates. This
-    /// client must have no total timeout, because that would end the event stream. Default: a client without special
-    /// settings.
+    /// client must have no total timeout, because such a timeout would end the event stream. Default: a client without
+    /// special settings.
     #[must_use]
     pub fn with_http(mut self, http: reqwest::Client) -> Self {
         self.http = Some(http);
@@ -98,8 +98,8 @@ impl SseClientConfig {
         self
     }
 
-    /// Sets how long the server can send nothing on the event stream, not even a comment, before the client treats the
-    /// server as lost. Default: no limit, because some servers send no keep-alive comments.
+    /// Sets the maximum time without data on the event stream. Comments also count as data. After this time, the
+    /// client treats the server as lost. Default: no limit, because some servers send no keep-alive comments.
     #[must_use]
     pub fn with_idle_limit(mut self, idle: impl Into<Option<Duration>>) -> Self {
         self.idle_limit = idle.into();
@@ -195,7 +195,7 @@ impl Dialer {
         let http = match config.http.take() {
             Some(http) => http,
             None => reqwest::Client::builder()
-                // With TCP keep-alive, the system detects a lost peer even if the stream is silent.
+                // With TCP keep-alive, the operating system detects a lost peer even if the stream is silent.
                 .tcp_keepalive(Duration::from_secs(15))
                 .build()
                 .map_err(Error::connection)?,
@@ -222,7 +222,7 @@ impl Dial for Dialer {
         {
             return Err(refused(response).await);
         }
-        // Redirects can lead to another URL.
+        // After redirects, the URL of the response can differ from the requested URL.
         let base = response.url().clone();
         let mut stream = Stream {
             response,
@@ -257,7 +257,7 @@ impl Dial for Dialer {
     }
 }
 
-/// A stream of events, and the URL to post to.
+/// A stream of events, and the URL to which messages are posted.
 struct Stream {
     response: reqwest::Response,
     reader: Reader,
@@ -350,7 +350,7 @@ impl Outbox for Postbox {
             .await
             .map_err(unsent)?;
         if response.status().is_success() {
-            // Read the body to its end, so that the next message can reuse the connection. Read at most 16 KiB.
+            // Read the body to its end, but at most 16 KiB, so that the next message can reuse the connection.
             let mut left = 16 * 1024_usize;
             while left > 0
                 && let Ok(Some(chunk)) = response.chunk().await

@@ -1,4 +1,4 @@
-//! Parses server-sent events from chunks that can end anywhere.
+//! Parses server-sent events from chunks. A chunk can end at any byte.
 
 use crate::{Error, Result};
 
@@ -9,7 +9,7 @@ pub(super) struct Event {
     pub(super) data: String,
 }
 
-/// Collects chunks into events.
+/// A reader that combines chunks into events.
 #[derive(Debug)]
 pub(super) struct Reader {
     /// The bytes of an incomplete line.
@@ -17,7 +17,7 @@ pub(super) struct Reader {
     name: String,
     data: String,
     has_data: bool,
-    /// Whether the last line ended with a carriage return. A following line feed belongs to it.
+    /// Whether the last line ended with a carriage return. If a line feed follows, it belongs to the same line end.
     after_return: bool,
     begun: bool,
     limit: usize,
@@ -36,7 +36,7 @@ impl Reader {
         }
     }
 
-    /// Takes a chunk, and passes the events that it completes to `found`.
+    /// Processes a chunk, and passes each event that the chunk completes to `found`.
     pub(super) fn take(&mut self, chunk: &[u8], mut found: impl FnMut(Event)) -> Result<()> {
         let mut rest = chunk;
         while !rest.is_empty() {
@@ -47,7 +47,7 @@ impl Reader {
             let end = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
             self.line.extend_from_slice(&rest[..end.unwrap_or(rest.len())]);
             let bytes = self.line.len() + self.data.len();
-            // The name of the field and a space are not part of the message.
+            // The limit allows 16 more bytes, because the name of the field and a space are not part of the message.
             if bytes > self.limit.saturating_add(16) {
                 return Err(Error::TooLarge { bytes, limit: self.limit });
             }
@@ -84,7 +84,8 @@ impl Reader {
                 }
                 self.data.push_str(value);
             }
-            // `id` and `retry` are for resuming, which this transport does not support. Other lines are comments.
+            // The fields `id` and `retry` are for resumed streams, which this transport does not support. Other lines
+            // are comments.
             _ => {}
         }
         None

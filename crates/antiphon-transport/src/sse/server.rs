@@ -120,8 +120,9 @@ impl SseConfig {
 
     /// Sets the maximum memory for parsing one message, in bytes. Default: 8 MiB.
     ///
-    /// The memory is estimated from the number of JSON values. A message can always take 8 times its length, even if
-    /// that is more than the maximum. If a message needs more memory, the server answers with 400 and the error -32600.
+    /// The memory is estimated from the number of JSON values. The memory for a message can always be 8 times the
+    /// length of the message, even if that is more than the maximum. If a message needs more memory, the server
+    /// responds with status 400 and the error -32600.
     #[must_use]
     pub fn with_max_parsed_bytes(mut self, bytes: usize) -> Self {
         self.max_parsed_bytes = bytes;
@@ -132,7 +133,7 @@ impl SseConfig {
     /// for the whole process.
     ///
     /// A message counts from its arrival until its response is sent. If a message would exceed the budget, the server
-    /// answers with 503, or with an error on the event stream.
+    /// responds with status 503, or sends an error on the event stream.
     #[must_use]
     pub fn with_body_budget(mut self, budget: MemoryBudget) -> Self {
         self.bodies = budget;
@@ -147,7 +148,7 @@ impl SseConfig {
         self
     }
 
-    /// Sets the maximum number of unanswered requests of a client. The server answers further requests with an error.
+    /// Sets the maximum number of unanswered requests of a client. The server returns an error for further requests.
     /// Default: 1024.
     #[must_use]
     pub fn with_max_open_requests(mut self, requests: usize) -> Self {
@@ -155,15 +156,15 @@ impl SseConfig {
         self
     }
 
-    /// Sets the maximum number of sessions. The server rejects further sessions with 503. Default: 1024.
+    /// Sets the maximum number of sessions. The server rejects further sessions with status 503. Default: 1024.
     #[must_use]
     pub fn with_max_sessions(mut self, sessions: usize) -> Self {
         self.max_sessions = sessions;
         self
     }
 
-    /// Sets the interval at which the server sends comments on an event stream, so that proxies keep it open. `None`
-    /// disables these comments. Default: 15 seconds.
+    /// Sets the interval at which the server sends comments on an event stream, so that proxies keep the stream open.
+    /// `None` disables these comments. Default: 15 seconds.
     #[must_use]
     pub fn with_keep_alive(mut self, period: impl Into<Option<Duration>>) -> Self {
         self.keep_alive = period.into();
@@ -172,7 +173,8 @@ impl SseConfig {
 
     /// Sets how long a client can take to read an event, or to post a message. Default: 30 seconds.
     ///
-    /// If reading takes longer, the session ends. If posting takes longer, the server rejects the message.
+    /// If a client takes longer to read an event, the session ends. If a client takes longer to post a message, the
+    /// server rejects the message.
     #[must_use]
     pub fn with_send_timeout(mut self, timeout: Duration) -> Self {
         self.send_timeout = timeout;
@@ -181,19 +183,20 @@ impl SseConfig {
 
     /// Sets whether the service supports the tasks of MCP 2025-11-25. Default: no.
     ///
-    /// Requests then reach the service with the method names of [`legacy_tasks`](crate::legacy_tasks). Use this setting
-    /// only if the service is an `antiphon::Server`, because other handlers do not support these names.
+    /// With this setting, the service receives requests with the method names of
+    /// [`legacy_tasks`](crate::legacy_tasks). Use this setting only if the service is an `antiphon::Server`, because
+    /// other handlers do not support these names.
     #[must_use]
     pub fn with_tasks(mut self, tasks: bool) -> Self {
         self.tasks = tasks;
         self
     }
 
-    /// Sets a function that returns the sender of a request. Default: the [`Caller`] that a middleware has added to the
-    /// request, such as the layer of `antiphon::auth::Auth`.
+    /// Sets a function that returns the sender of a request. Default: the [`Caller`] that a middleware has added to
+    /// the request, such as the layer of `antiphon::auth::Auth`.
     ///
-    /// A session accepts messages only from the sender that opened it. The server answers other senders as if the
-    /// session did not exist. If a request has no sender, the server checks only the session ID.
+    /// A session accepts messages only from the sender that opened it. For other senders, the server responds as if
+    /// the session did not exist. If a request has no sender, the server checks only the session ID.
     #[must_use]
     pub fn with_owner(mut self, owner: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static) -> Self {
         self.owner = Some(OwnerHook(Arc::new(owner)));
@@ -277,7 +280,8 @@ impl SessionTable {
             return refused.into_response();
         }
         if parts.method != Method::GET {
-            // Clients of newer revisions try POST first, and interpret this status as a hint.
+            // Clients of newer revisions try POST first. For these clients, this status indicates that the server uses
+            // HTTP+SSE.
             return not_allowed("GET");
         }
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
@@ -333,7 +337,7 @@ impl SessionTable {
         let room = Room { max_parsed: self.config.max_parsed_bytes, budget: self.config.bodies.clone() };
         let taken = match session.inbox.judge_within(&bytes, &room) {
             (Verdict::Deliver(message), share) => take(&session, message, parts, share).await,
-            // The client waits for this response on the stream.
+            // The client expects this response on the event stream.
             (Verdict::Answer(refusal), _) if refusal.error.code.0 == crate::TRANSPORT_ERROR => {
                 session.say(refusal.to_json()).await
             }
@@ -390,13 +394,13 @@ async fn take(
         return session.say(Refusal { id: Some(request.id.clone()), error }.to_json()).await;
     }
     message.insert_extension(parts);
-    // The request holds its memory until it is processed.
+    // The request uses its share of the memory budget until the request is processed.
     message.insert_extension(Arc::new(share));
     session.deliver(message).await
 }
 
-/// Returns the error for requests of MCP 2026-07-28 and later, which this transport does not support. It is the error
-/// of an old server, so that a client falls back to `initialize`.
+/// Returns the error for requests of MCP 2026-07-28 and later, which this transport does not support. An old server
+/// would return the same error, so that a client falls back to `initialize`.
 fn too_new(request: &ClientRequest) -> Option<ErrorData> {
     if matches!(request, ClientRequest::DiscoverRequest(_)) {
         return Some(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "server/discover", None));

@@ -30,7 +30,7 @@ use crate::{
     weight::{MemoryBudget, Share},
 };
 
-/// How many messages of one client are received at the same time.
+/// The maximum number of messages of one client that are received at the same time.
 const POSTS: usize = 8;
 
 type Incoming = RxJsonRpcMessage<RoleServer>;
@@ -54,7 +54,7 @@ impl Session {
         sent.map_err(|_| Error::Closed)
     }
 
-    /// Sends text to the client without the service.
+    /// Sends a text to the client directly, without the service.
     pub(super) async fn say(&self, text: String) -> Result<()> {
         self.outbox.send(|| Ok(text)).await
     }
@@ -155,7 +155,7 @@ impl Sessions {
     }
 }
 
-/// The entry of a session in the table. Drop removes it with its stream.
+/// The entry of a session in the table. Dropping the entry removes the session and its stream.
 struct Entry {
     sessions: Sessions,
     id: String,
@@ -169,7 +169,7 @@ impl Drop for Entry {
     }
 }
 
-/// The stream of events. It takes an event from the queue only when the network can send it.
+/// The stream of events. The stream takes an event from the queue only when the network can send the event.
 struct Events {
     endpoint: Option<Bytes>,
     queued: mpsc::Receiver<Queued>,
@@ -228,7 +228,7 @@ impl Transport<RoleServer> for SseTransport {
         let (outbox, inbox, limit) = (self.outbox.clone(), self.inbox.clone(), self.limit);
         async move {
             let sent = outbox.send(|| write::<RoleServer>(&message, limit)).await;
-            // Settle the request only now, because a response takes memory until it is queued.
+            // Mark the request as answered only now, because the response uses memory until it is queued.
             if let Some(id) = answered::<RoleServer>(&message) {
                 inbox.settle(id);
             }

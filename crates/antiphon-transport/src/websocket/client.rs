@@ -1,4 +1,4 @@
-//! The client side: an upgrade over any HTTP client, then the common connection.
+//! The client side: an upgrade with any HTTP client, then a connection that works as on the server side.
 
 use std::{future::Future, time::Duration};
 
@@ -109,8 +109,8 @@ impl WebSocketClientConfig {
         self
     }
 
-    /// Sets the interval of pings to the server, and how long the server can send nothing, not even a pong, before the
-    /// client treats the server as lost. Default: 15 and 45 seconds.
+    /// Sets the interval of pings to the server, and the maximum time without data from the server. A pong also counts
+    /// as data. After this time, the client treats the server as lost. Default: 15 and 45 seconds.
     #[must_use]
     pub fn with_ping(
         mut self,

@@ -1,7 +1,7 @@
 //! One WebSocket connection: reading, writing and closing.
 //!
-//! The caller of `next` reads, and a Tokio task writes. They never wait for each other, so two peers that both send
-//! much cannot deadlock.
+//! The caller of `next` reads, and a Tokio task writes. Reading and writing never wait for each other, so two peers
+//! that both send a lot of data cannot deadlock.
 
 use std::{
     fmt,
@@ -41,7 +41,7 @@ use crate::{Error, Result};
 
 /// The maximum number of messages per write.
 const BATCH: usize = 32;
-/// How many bytes of a peer are read after the end, so that the peer can read the reason.
+/// The maximum number of bytes that are read from the peer after the end, so that the peer can receive the reason.
 const LINGER_BYTES: u64 = 16 * 1024 * 1024;
 const LINGER: Duration = Duration::from_secs(2);
 
@@ -60,7 +60,7 @@ pub(super) struct Limits {
 pub(super) struct Farewell {
     code: CloseCode,
     reason: &'static str,
-    /// Whether the frames are out of sync. Then further bytes can only be discarded.
+    /// Whether frames can no longer be parsed. In this case, all further bytes are discarded.
     raw: bool,
 }
 
@@ -75,7 +75,7 @@ impl Farewell {
     const BINARY: Self = Self::new(CloseCode::Unsupported, "send JSON in text frames");
     const TOO_LARGE: Self = Self { raw: true, ..Self::new(CloseCode::Size, "the message is too large") };
     const NOT_UTF8: Self = Self { raw: true, ..Self::new(CloseCode::Invalid, "the text is not UTF-8") };
-    /// In the registry of RFC 6455, this code means: try again later.
+    /// In the registry of close codes (RFC 6455), this code means: try again later.
     #[cfg(feature = "websocket-server")]
     const BUSY: Self =
         Self { raw: true, ..Self::new(CloseCode::Again, "messages take too much memory at once") };
@@ -86,7 +86,7 @@ impl Farewell {
         Self { code, reason, raw: false }
     }
 
-    /// Returns the close code after a failed read, or `None` if the peer is gone.
+    /// Returns the close code for a failed read, or `None` if the peer has disconnected.
     fn after(error: &tungstenite::Error) -> Option<Self> {
         match error {
             tungstenite::Error::Capacity(_) => Some(Self::TOO_LARGE),
@@ -140,13 +140,13 @@ struct Queued {
 }
 
 impl Outbox {
-    /// Waits for a place in the queue and puts a text into it.
+    /// Waits for a place in the queue, and adds a text to the queue.
     ///
     /// # Cancel safety
     ///
     /// If the future is dropped, nothing is sent.
     pub(super) async fn send(&self, text: impl FnOnce() -> Result<String>) -> Result<()> {
-        // The writing task gives up after `stall`, and closes the queue, so this call then fails.
+        // The writing task gives up after `stall` and closes the queue. In this case, this call fails.
         let place = self.queue.reserve().await.map_err(|_| Error::Closed)?;
         let text = text()?;
         #[cfg(feature = "websocket-server")]
@@ -159,7 +159,8 @@ impl Outbox {
         Ok(())
     }
 
-    /// Takes memory for a text. If it is not available in time, the connection ends, as for a peer that does not read.
+    /// Takes memory for a text from the budget. If not enough memory is available in time, the connection ends, as
+    /// with a peer that does not read.
     #[cfg(feature = "websocket-server")]
     async fn share(&self, bytes: usize) -> Result<Option<Share>> {
         let Some((budget, over)) = &self.budget else { return Ok(None) };
@@ -199,7 +200,7 @@ where
     /// Takes over `stream` after the handshake.
     pub(super) async fn new(stream: S, role: Role, limits: Limits) -> Self {
         let frames = Frames::default()
-            // An idle connection needs this much memory.
+            // An idle connection uses the memory of this buffer, so the buffer is small.
             .read_buffer_size(16 * 1024)
             .write_buffer_size(64 * 1024)
             .max_frame_size(Some(limits.message_bytes))
@@ -280,14 +281,15 @@ where
         }
     }
 
-    /// Starts to close, once. Queued messages are sent first, then the close frame.
+    /// Starts to close the connection. Queued messages are sent first, then the close frame. A second call has no
+    /// effect.
     pub(super) fn end(&mut self, farewell: Option<Farewell>) {
         if let Some((reader, end)) = self.reader.take() {
             let _ = end.send((farewell, reader));
         }
     }
 
-    /// Closes the connection and waits for the close handshake, within limits.
+    /// Closes the connection, and waits for the close handshake for a limited time.
     pub(super) async fn close(&mut self, farewell: Farewell) {
         self.end(Some(farewell));
         if let Some(writer) = self.writer.take() {
@@ -310,7 +312,7 @@ impl<S> fmt::Debug for Connection<S> {
     }
 }
 
-/// The writing task.
+/// The Tokio task that writes to the connection.
 struct Task<S> {
     writer: Writer<S>,
     queued: mpsc::Receiver<Queued>,
@@ -327,7 +329,7 @@ where
         let (mut farewell, reader) = match verdict {
             Ok(ending) => ending,
             Err(farewell) => {
-                // The current or next call of `next` passes the reading half to this task.
+                // After this cancellation, the current or next call of `next` passes the reading half to this task.
                 self.shared.over.cancel();
                 self.queued.close();
                 match ended.await {
@@ -360,7 +362,7 @@ where
                 biased;
                 ending = &mut *ended => return ending.map_err(|_| None),
                 count = self.queued.recv_many(&mut batch, BATCH) => {
-                    // All outboxes and the connection are dropped, so the ending follows.
+                    // All outboxes and the connection are dropped, so `ended` resolves next.
                     if count == 0 {
                         return (&mut *ended).await.map_err(|_| None);
                     }
@@ -397,7 +399,7 @@ where
     }
 }
 
-/// Waits for a write, but only for `stall` if the peer does not read.
+/// Waits for a write. If the peer does not read, waits for at most `stall`.
 async fn in_time(
     stall: Duration,
     write: impl Future<Output = Result<(), tungstenite::Error>>,
@@ -416,14 +418,15 @@ async fn in_time(
     }
 }
 
-/// Sends the close frame, and reads until the peer has received it. Closing a socket with unread bytes resets it, and
-/// a reset would discard the close frame before the peer reads it.
+/// Sends the close frame, and reads until the peer has received it. If a socket is closed with unread bytes, the
+/// connection is reset, and the reset would discard the close frame before the peer reads it.
 async fn part<S>(mut socket: WebSocketStream<S>, farewell: Option<Farewell>)
 where
     S: AsyncRead + AsyncWrite + Send + Unpin,
 {
     let Some(Farewell { code, reason, raw }) = farewell else {
-        // The peer closed first, or is gone. Only the reply of the WebSocket library can be left to send.
+        // The peer closed the connection first, or has disconnected. Only the WebSocket library's reply can still be
+        // unsent.
         let _ = socket.flush().await;
         return;
     };

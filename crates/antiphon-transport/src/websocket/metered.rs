@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::weight::{MemoryBudget, Share};
 
-/// The memory that a connection always has, in bytes. Small messages need no budget.
+/// The memory that a connection can use without the budget, in bytes. So small messages use no budget.
 const FREE: usize = 16 * 1024;
 
 /// The bytes that were received since the last message. A clone is a handle to the same meter.
@@ -45,7 +45,7 @@ impl Meter {
         received.bytes = received.bytes.saturating_sub(length + 6);
     }
 
-    /// Returns whether there is memory for `count` more bytes.
+    /// Returns whether the budget has memory for `count` more bytes.
     fn add(&self, count: usize) -> bool {
         let mut received = self.received();
         received.bytes += count;
@@ -65,7 +65,7 @@ impl Meter {
     }
 }
 
-/// The error if there is no memory for the received bytes.
+/// The error if the budget has no memory for the received bytes.
 #[derive(Debug)]
 pub(super) struct NoRoom;
 
@@ -83,7 +83,7 @@ impl fmt::Display for NoRoom {
 
 impl StdError for NoRoom {}
 
-/// A stream that reads only while there is memory.
+/// A stream that reads only while the budget has memory.
 #[derive(Debug)]
 pub(super) struct Metered<S> {
     stream: S,

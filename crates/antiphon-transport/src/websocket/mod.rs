@@ -13,5 +13,5 @@ pub use client::{WebSocketClient, WebSocketClientConfig};
 #[cfg(feature = "websocket-server")]
 pub use server::{WebSocketConfig, WebSocketTransport, router};
 
-/// The WebSocket subprotocol for MCP, which client and server must agree on.
+/// The WebSocket subprotocol for MCP. The client and the server must agree on this subprotocol.
 pub const SUBPROTOCOL: &str = "mcp";

@@ -111,8 +111,9 @@ impl WebSocketConfig {
 
     /// Sets the maximum memory for parsing one message, in bytes. Default: 8 MiB.
     ///
-    /// The memory is estimated from the number of JSON values. A message can always take 8 times its length, even if
-    /// that is more than the maximum. If a message needs more memory, the server answers with the error -32600.
+    /// The memory is estimated from the number of JSON values. The memory for a message can always be 8 times the
+    /// length of the message, even if that is more than the maximum. If a message needs more memory, the server
+    /// returns the error -32600.
     #[must_use]
     pub fn with_max_parsed_bytes(mut self, bytes: usize) -> Self {
         self.max_parsed_bytes = bytes;
@@ -123,7 +124,7 @@ impl WebSocketConfig {
     /// for the whole process.
     ///
     /// A message counts from its arrival until its response is sent. If a message would exceed the budget, the server
-    /// answers with an error, or closes the connection with the code 1013.
+    /// returns an error, or closes the connection with the code 1013.
     #[must_use]
     pub fn with_body_budget(mut self, budget: MemoryBudget) -> Self {
         self.bodies = budget;
@@ -138,7 +139,7 @@ impl WebSocketConfig {
         self
     }
 
-    /// Sets the maximum number of unanswered requests of a client. The server answers further requests with an error.
+    /// Sets the maximum number of unanswered requests of a client. The server returns an error for further requests.
     /// Default: 1024.
     #[must_use]
     pub fn with_max_open_requests(mut self, requests: usize) -> Self {
@@ -146,15 +147,16 @@ impl WebSocketConfig {
         self
     }
 
-    /// Sets the maximum number of connections. The server rejects further connections with 503. Default: 1024.
+    /// Sets the maximum number of connections. The server rejects further connections with status 503. Default: 1024.
     #[must_use]
     pub fn with_max_connections(mut self, connections: usize) -> Self {
         self.max_connections = connections;
         self
     }
 
-    /// Sets the interval of pings to a client, and how long the client can send nothing, not even a pong, before the
-    /// server closes the connection. The server checks the idle time at each ping. Default: 15 and 45 seconds.
+    /// Sets the interval of pings to a client, and the maximum time without data from the client. A pong also counts
+    /// as data. After this time, the server closes the connection. The server checks this time at each ping. Default:
+    /// 15 and 45 seconds.
     #[must_use]
     pub fn with_ping(
         mut self,
@@ -176,8 +178,9 @@ impl WebSocketConfig {
 
     /// Sets whether the service supports the tasks of MCP 2025-11-25. Default: no.
     ///
-    /// Requests then reach the service with the method names of [`legacy_tasks`](crate::legacy_tasks). Use this setting
-    /// only if the service is an `antiphon::Server`, because other handlers do not support these names.
+    /// With this setting, the service receives requests with the method names of
+    /// [`legacy_tasks`](crate::legacy_tasks). Use this setting only if the service is an `antiphon::Server`, because
+    /// other handlers do not support these names.
     #[must_use]
     pub fn with_tasks(mut self, tasks: bool) -> Self {
         self.tasks = tasks;
@@ -286,7 +289,7 @@ impl Door {
         response
     }
 
-    /// Returns the answer to the client's key, and whether the client offers the subprotocol.
+    /// Returns the value of the header `Sec-WebSocket-Accept`, and whether the client offers the subprotocol.
     fn handshake(&self, parts: &Parts) -> Result<(HeaderValue, bool), (StatusCode, HeaderMap, &'static str)> {
         let refuse = |status, why| Err((status, HeaderMap::new(), why));
         if parts.method != Method::GET {
@@ -343,7 +346,7 @@ fn lists(headers: &HeaderMap, name: &header::HeaderName, wanted: &str) -> bool {
 
 /// A WebSocket connection to one client, for [`rmcp::serve_server`].
 ///
-/// If you drop the connection before the service has ended it, the WebSocket closes with the code 1008.
+/// If you drop this value before the service has ended the connection, the WebSocket closes with the code 1008.
 #[derive(Debug)]
 pub struct WebSocketTransport {
     connection: Connection<Metered<TokioIo<Upgraded>>>,
@@ -391,7 +394,7 @@ impl Transport<RoleServer> for WebSocketTransport {
         let (outbox, inbox, limit) = (self.connection.outbox(), self.inbox.clone(), self.max_message_bytes);
         async move {
             let sent = outbox.send(|| write::<RoleServer>(&message, limit)).await;
-            // Settle the request only now, because a response takes memory until it is queued.
+            // Mark the request as answered only now, because the response uses memory until it is queued.
             if let Some(id) = answered::<RoleServer>(&message) {
                 inbox.settle(id);
             }
@@ -401,7 +404,7 @@ impl Transport<RoleServer> for WebSocketTransport {
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         loop {
-            // Do not read from a client that does not read its responses.
+            // Do not read further messages while the client does not read its responses.
             if let Some(refusal) = &self.refusal {
                 self.connection.outbox().send(|| Ok(refusal.to_json())).await.ok()?;
                 self.refusal = None;
@@ -417,13 +420,13 @@ impl Transport<RoleServer> for WebSocketTransport {
                 },
                 None => self.connection.next().await?,
             };
-            // From here on, the message's weight is counted instead.
+            // From here on, the memory of the message is counted by its weight instead.
             self.meter.reset();
             match self.inbox.judge_within(&text, &self.room) {
                 (Verdict::Deliver(mut message), share) => {
                     if matches!(message, JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_)) {
                         message.insert_extension(self.parts.clone());
-                        // The request holds its memory until it is processed.
+                        // The request uses its share of the memory budget until the request is processed.
                         message.insert_extension(Arc::new(share));
                     }
                     return Some(message);

@@ -1,7 +1,8 @@
-//! The form: a web page that hosts show as an MCP App, and the tools that it calls. `_meta.ui.visibility` hides these
-//! tools from models.
+//! The form for questions, and the tools that the form calls. The form is a web page that hosts show as an MCP App.
+//! `_meta.ui.visibility` hides the tools from models.
 //!
-//! Hosts can ignore the visibility, so the tools also require the view key. Only the HTML of the form contains it.
+//! Hosts can ignore `_meta.ui.visibility`, so the tools also require a view key. Only the HTML of the form contains
+//! the view key.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -37,26 +38,26 @@ use crate::{
     url_elicitation::CONTEXT_META,
 };
 
-/// The form without its view key.
+/// The HTML of the form without its view key.
 const FORM: &str = include_str!("form.html");
 
-/// The place of the view key in the form.
+/// The placeholder for the view key in the HTML of the form.
 const VIEW_KEY: &str = "__VIEW_KEY__";
 
-/// The URI of the form without the digest of the page. The complete URI has the digest, because hosts cache pages by
-/// URI.
+/// The URI of the form without the digest of the HTML. The complete URI contains the digest, because hosts cache web
+/// pages by URI.
 const URI: &str = "ui://antiphon/form";
 
-/// How long `ask_answer` waits for the run after an answer.
+/// How long `ask_answer` waits for the next state of the run after an answer.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// How long the tools can take.
+/// The maximum duration of a call of the form's tools.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The maximum length of a problem or a message, in characters.
+/// The maximum length of a problem or of a message, in characters.
 const TEXT_CHARS: usize = 300;
 
-/// The form as it is served.
+/// The form, as the server sends it to hosts.
 pub(super) struct Page {
     uri: String,
     html: String,
@@ -65,7 +66,7 @@ pub(super) struct Page {
 impl Page {
     pub(super) fn new(view_key: &str) -> Self {
         let html = FORM.replace(VIEW_KEY, view_key);
-        // The digest includes the view key: a host must not show a cached page with an old key.
+        // The digest also covers the view key, so that a host does not show a cached form with an old view key.
         let uri = format!("{URI}/{}", &sha256(html.as_bytes())[..16]);
         Self { uri, html }
     }
@@ -131,7 +132,7 @@ enum Action {
 }
 
 impl Response {
-    /// Returns the answer as an MCP client would send it. Other members are left out.
+    /// Returns the answer in the form in which an MCP client sends it. Other fields of the response are left out.
     pub(super) fn into_answer(self) -> Value {
         match self.action {
             Action::Accept => json!({"action": "accept", "content": self.content.unwrap_or_default()}),
@@ -141,7 +142,7 @@ impl Response {
     }
 }
 
-/// Returns the tools of the form.
+/// Returns the tools that the form calls.
 pub(super) fn tools() -> [Tool; 2] {
     let annotations = || ToolAnnotations::new().open_world(false);
     [
@@ -208,7 +209,7 @@ async fn ask_answer(ctx: &Ctx, answered: Answered) -> Result<ToolOutput> {
             json!({"status": "invalid", "id": shown_id(id), "ticket": sealed, "problems": problems}),
         ));
     }
-    // The store takes the first answer to a question and no other, so a repeated request changes nothing.
+    // The store accepts only the first answer to a question. So a repeated request changes nothing.
     match caller.deliver(id, answers, Channel::App).await? {
         None => Ok(not_found()),
         Some(Delivered::Used) => Ok(state(json!({"status": "used", "id": shown_id(id)}))),
@@ -220,15 +221,15 @@ async fn ask_answer(ctx: &Ctx, answered: Answered) -> Result<ToolOutput> {
 }
 
 impl Caller<'_> {
-    /// Returns whether a request came from the form: whether it has the view key.
+    /// Returns whether a request came from the form. Only such a request contains the view key.
     fn is_form(&self, view: &str) -> bool {
         let runtime = &self.ctx.run.runtime;
         runtime.seal.is_view_key(view, &runtime.audience)
     }
 
-    /// Returns whether no other caller has the same owner. Unauthenticated callers have the same owner, and would see
-    /// each other's questions. A process that serves one client, as over stdio, has one user, unless it shares its tasks
-    /// with other processes.
+    /// Returns whether the server can distinguish this caller from all other callers. Unauthenticated callers have the
+    /// same owner, so they would see each other's questions. A process that serves only one client, as over stdio, has
+    /// only one user. This is not true if the process shares its tasks with other processes.
     fn is_distinct(&self) -> bool {
         let is_only = self.ctx.run.client.connection().is_some_and(Connection::is_only);
         (is_only && self.ctx.run.runtime.backend.is_none()) || self.ctx.principal().is_some()
@@ -238,14 +239,14 @@ impl Caller<'_> {
         Holder { audience: &self.ctx.run.runtime.audience, principal: self.ctx.principal() }
     }
 
-    /// Returns a task of the caller with its arguments. Returns `None` if the caller has no such task, or is not
-    /// allowed to call its tool.
+    /// Returns a task of the caller, with the arguments of its call. Returns `None` if the caller has no such task, or
+    /// is not allowed to call the tool of the task.
     async fn open(&self, id: &str) -> Result<Option<OpenQuestions>> {
         let found = self.tasks.questions(&self.owner, id).await?;
         Ok(found.filter(|open| self.permit(&open.view.tool).is_ok()))
     }
 
-    /// Returns the state of a task for the form.
+    /// Returns the state of a task, in the format that the form reads.
     async fn show(&self, id: &str) -> Result<ToolOutput> {
         let Some(OpenQuestions { view, arguments, principal }) = self.open(id).await? else {
             return Ok(not_found());
@@ -254,7 +255,7 @@ impl Caller<'_> {
             forms(&view).map(|(key, request)| (key.clone(), question(request))).collect();
         let waits = !questions.is_empty();
         let mut shown = json!({
-            // A task can also wait for answers that no form can give.
+            // A task can also wait for answers that the user cannot give in a form.
             "status": if waits || view.status.is_final() { view.status.name() } else { "working" },
             "id": shown_id(&view.id),
             "server": self.asking.server,
@@ -273,7 +274,7 @@ impl Caller<'_> {
         Ok(state(shown))
     }
 
-    /// Returns the questions that the user can choose from.
+    /// Returns the tasks with open questions. The user chooses one of them in the form.
     fn choices(&self, views: &[TaskView]) -> Value {
         let choice = |view: &TaskView| {
             let question = forms(view).next().and_then(|(_, request)| request["params"]["message"].as_str());
@@ -292,7 +293,8 @@ impl Caller<'_> {
     }
 }
 
-/// Returns the title of a tool for users: its title, or else its description or its name.
+/// Returns the title of a tool for users. If the tool has no title, returns its description. If it has no description,
+/// returns its name.
 pub(super) fn title(registry: &Registry, tool: &str) -> String {
     let Some(definition) = registry.tool(tool).map(|tool| tool.definition()) else {
         return tool.to_owned();
@@ -302,7 +304,7 @@ pub(super) fn title(registry: &Registry, tool: &str) -> String {
     clean(title.unwrap_or(tool), TEXT_CHARS)
 }
 
-/// Returns a question as the form shows it.
+/// Returns a question in the format that the form reads.
 fn question(request: &Value) -> Value {
     let params = &request["params"];
     if let Some(Ok(Link { url, host })) = link(request) {
@@ -315,8 +317,8 @@ fn question(request: &Value) -> Value {
     })
 }
 
-/// Returns the problems of answers to open questions, by question and field. An answer to a question that is no longer
-/// open is not checked: it is either a repetition or too late.
+/// Returns the problems of answers to open questions, by question and by field. If a question is already closed, the
+/// answer is not checked, because it is repeated or too late.
 pub(super) fn misfits(view: &TaskView, answers: &BTreeMap<String, Value>) -> Map<String, Value> {
     let accepted = answers.iter().filter(|(_, answer)| answer["action"] == "accept");
     let open = accepted.filter_map(|(key, answer)| Some((key, view.asks.get(key)?, &answer["content"])));
@@ -328,7 +330,7 @@ pub(super) fn misfits(view: &TaskView, answers: &BTreeMap<String, Value>) -> Map
         .collect()
 }
 
-/// Returns the problems of a form's content, by field. Problems of the whole form have an empty name.
+/// Returns the problems of the values in a form, by field. For problems of the whole form, the field name is empty.
 fn field_problems(schema: &Value, content: &Value) -> Map<String, Value> {
     let mut problems = Map::new();
     let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
@@ -337,13 +339,13 @@ fn field_problems(schema: &Value, content: &Value) -> Map<String, Value> {
     }
     let lines = match schema.as_object().map(Validator::new) {
         Some(Ok(validator)) => validator.problems(content),
-        // The tool itself checks the answer, too.
+        // If the schema cannot be compiled here, only the tool checks the answer.
         Some(Err(_)) | None => Vec::new(),
     };
-    // These are the problems of the whole form that the loop above has reported.
+    // These lines are about the whole form. The loop above has already reported their problems.
     let is_reported = |line: &str| line.starts_with('"') && line.ends_with("is a required property");
     for line in lines.iter().filter(|line| !is_reported(line)) {
-        // A problem begins with the path of its field, such as `tags.0: `.
+        // A problem begins with the path of its field, for example `tags.0: `.
         let named = line.split_once(": ").and_then(|(path, problem)| {
             let field = path.split('.').next()?;
             schema["properties"].get(field).is_some().then_some((field, problem))
@@ -354,7 +356,8 @@ fn field_problems(schema: &Value, content: &Value) -> Map<String, Value> {
     problems
 }
 
-/// Returns a state of a task for the form. It is also the text, for hosts that pass on only the text.
+/// Returns the state of a task as the result for the form. The result also contains the state as text, because some
+/// hosts forward only the text.
 fn state(state: Value) -> ToolOutput {
     ToolOutput::default().with_structured(state)
 }

@@ -1,9 +1,9 @@
-//! Questions that a client does not show, and calls that a client does not wait for.
+//! Questions that a client does not show, and calls whose results a client does not wait for.
 //!
-//! The run of such a call becomes a task, and the call returns a waiting result (`waiting`). The user answers in a
-//! form: an MCP App that calls `ask_open` and `ask_answer` (`form`), or a web page (`page`). If the question allows it,
-//! the model asks the user in the chat, and relays the answer (`relay`). The model reads the result with `task_result`
-//! (`tools`).
+//! The run of such a call becomes a task, and the call returns a waiting result (`waiting`). The user answers in the
+//! form, an MCP App that calls `ask_open` and `ask_answer` (`form`), or on the answer page (`page`). If the question
+//! allows it, the model can also ask the user in the chat and relay the answer (`relay`). The model reads the result
+//! with `task_result` (`tools`).
 
 mod form;
 #[cfg(feature = "http")]
@@ -41,16 +41,16 @@ use crate::{
     tool::{RequestInfo, TaskPolicy, Tool, Visibility},
 };
 
-/// Without the feature `http`, the server has no web page.
+/// Replacements for the module of the answer page, if the feature `http` is off.
 #[cfg(not(feature = "http"))]
 mod page {
     use super::{Asking, Client, SealConfig, TaskView};
 
-    /// There are no settings of a page.
+    /// The settings of the answer page. Without the feature `http`, this type has no values.
     #[derive(Clone, Debug)]
     pub(crate) enum AskPage {}
 
-    /// There is no page.
+    /// The answer page. Without the feature `http`, this type has no values.
     pub(crate) enum Site {}
 
     impl AskPage {
@@ -77,30 +77,32 @@ mod page {
     }
 }
 
-/// How the server reaches users whose client does not show questions.
+/// The channels through which the server reaches users whose client does not show questions.
 pub(crate) struct Asking {
     pub(crate) policy: AskPolicy,
-    /// The name of the server, as users see it.
+    /// The name of the server that users see.
     server: String,
-    /// The form, if questions are asked in an MCP App.
+    /// The form, if the server shows questions in an MCP App.
     page: Option<Page>,
     /// The authorization rules, if callers must authenticate.
     permit: Option<Permit>,
-    /// The web page on which users answer, if the server has one.
+    /// The answer page, if the server has one.
     pub(crate) site: Option<Arc<Site>>,
     tasks: TasksHandle,
 }
 
-/// Checks whether the sender of an HTTP request is allowed to call a tool. Over stdio, it receives `None`.
+/// Checks whether the sender of an HTTP request is allowed to call a tool. Over stdio, the function receives `None`
+/// instead of the request.
 pub(crate) type Permit =
     Box<dyn Fn(&Registry, Option<&http::request::Parts>, Option<&Tool>) -> Result<(), Refusal> + Send + Sync>;
 
-/// The tasks and tools of the server. The server creates them after the tools of this module, which use them.
+/// A handle to the tasks and tools of the server. The tools of this module use this handle. The server sets it later,
+/// because it creates its tasks after these tools.
 #[derive(Default)]
 struct TasksHandle(OnceLock<(Weak<Tasks>, Arc<Catalog>)>);
 
 impl Asking {
-    /// Creates the channels of the server with this title.
+    /// Creates the channels of a server. `server` is the name of the server that users see.
     pub(crate) fn new(
         policy: AskPolicy,
         server: String,
@@ -113,15 +115,15 @@ impl Asking {
         Self { policy, server, page, permit, site, tasks: TasksHandle::default() }
     }
 
-    /// Sets the tasks and tools of the server.
+    /// Sets the handle to the tasks and tools of the server.
     pub(crate) fn begin(&self, tasks: &Arc<Tasks>, catalog: &Arc<Catalog>) {
-        // Weak, because the tasks own the runtime, which owns this value.
+        // The reference to the tasks is weak, because the tasks own the runtime, and the runtime owns this value.
         let _ = self.tasks.0.set((Arc::downgrade(tasks), Arc::clone(catalog)));
     }
 
     /// Returns the tools that models and forms call.
     pub(crate) fn tools(&self) -> Vec<Tool> {
-        // With a web page, a client that follows tasks can also receive a waiting result.
+        // If the server has an answer page, clients that follow tasks can also receive a waiting result.
         let visibility = if self.has_page() { Visibility::Everyone } else { Visibility::WithoutTasks };
         let mut tools = tools::tools(visibility);
         if self.policy.relay {
@@ -134,36 +136,37 @@ impl Asking {
         tools
     }
 
-    /// Returns the form as a resource, if the server has one.
+    /// Returns the form as a resource, if the server shows questions in an MCP App.
     pub(crate) fn resource(&self) -> Option<Resource> {
         self.page.as_ref().map(form::resource)
     }
 
-    /// Returns the capability for MCP Apps, if the server has the form.
+    /// Returns the capability for MCP Apps, if the server shows questions in an MCP App.
     pub(crate) fn capability(&self) -> Option<Map<String, Value>> {
         self.page.as_ref()?;
         Some(Map::from_iter([("mimeTypes".to_owned(), json!([APP_MEDIA_TYPE]))]))
     }
 
-    /// Returns the channels through which the user of this client can be reached for a question of `tool`.
+    /// Returns the channels through which a question of `tool` can reach the user of this client.
     pub(crate) fn channels(&self, tool: &Tool, client: &Client) -> Channels {
         if tool.tasks == TaskPolicy::Never {
             return Channels::default();
         }
         let app = self.page.is_some() && client.shows_apps();
-        // Some clients declare forms and do not show them. If there is an app, it is the more reliable channel. A
-        // client that follows tasks receives the questions with the task.
+        // Some clients declare that they show forms, but do not show them. If the client shows MCP Apps, the app form
+        // is more reliable. A client that follows tasks receives the questions together with the task.
         let asks = client.supports(Capability::Elicitation) && !client.knows_tasks();
         Channels { app, page: self.has_page_for(client), client: asks && !app }
     }
 
-    /// Returns whether the model of this client can relay answers: whether it sees the tools for it.
+    /// Returns whether the model of this client can relay answers. For this purpose, the model must see the tool
+    /// `task_answer`.
     pub(crate) fn relays(&self, client: &Client) -> bool {
         self.policy.relay && (self.has_page() || !client.knows_tasks() || client.shows_apps())
     }
 
-    /// Returns whether a form that the client of this call does not show can be answered elsewhere. Only `task_result`
-    /// asks the client for another run.
+    /// Returns whether the user can answer a form through another channel, if the client of this call does not show
+    /// the form. This is only possible in a call of `task_result`, which asks the client the questions of another run.
     pub(crate) fn checks_client(&self, tool: &Tool, client: &Client) -> bool {
         tool.name() == tools::TASK_RESULT && self.has_page_for(client)
     }
@@ -182,19 +185,19 @@ impl Asking {
         }
     }
 
-    /// Returns whether the server has a web page for answers.
+    /// Returns whether the server has an answer page.
     pub(crate) fn has_page(&self) -> bool {
         self.site.is_some()
     }
 
-    /// Returns whether the user of this client can answer on the web page. `ServerBuilder::build` has checked that the
-    /// page can identify the authenticated callers.
+    /// Returns whether the user of this client can answer on the answer page. `ServerBuilder::build` has already
+    /// checked that the answer page can identify authenticated users.
     fn has_page_for(&self, client: &Client) -> bool {
         self.site.as_ref().is_some_and(|site| site.reaches(client))
     }
 }
 
-/// The caller of a tool of this module, and the caller's tasks.
+/// The caller of a tool in this module, with the caller's tasks.
 struct Caller<'a> {
     ctx: &'a Ctx,
     asking: &'a Asking,
@@ -217,14 +220,15 @@ impl<'a> Caller<'a> {
     ///
     /// # Errors
     ///
-    /// Returns an error if the caller has no such task, cannot see its tool, or is not allowed to call its tool.
+    /// Returns an error if the caller has no such task, cannot see the tool of the task, or is not allowed to call
+    /// this tool.
     async fn task(&self, id: &str) -> Result<TaskView> {
         let Some(view) = self.tasks.get(&self.owner, id).await? else { return Err(no_task()) };
         self.permit(&view.tool)?;
         Ok(view)
     }
 
-    /// Checks whether the caller is allowed to call the tool of a task.
+    /// Checks whether the caller can see the tool of a task and is allowed to call it.
     fn permit(&self, tool: &str) -> Result<()> {
         let registry = self.catalog.registry();
         let tool = registry.tool(tool).map(|tool| &**tool);
@@ -238,7 +242,7 @@ impl<'a> Caller<'a> {
         permitted.map_err(|refusal| Error::tool(refusal.to_string()).terminal())
     }
 
-    /// Stores answers of the user.
+    /// Stores the user's answers.
     async fn deliver(
         &self,
         id: &str,
@@ -248,8 +252,8 @@ impl<'a> Caller<'a> {
         deliver(&self.tasks, &self.owner, id, answers, channel).await
     }
 
-    /// Waits until the task has ended or has a question that is not in `known`, for at most `limit`. Returns the task,
-    /// or `None` if it no longer exists.
+    /// Waits until the task has ended, or has a question that is not in `known`, but at most for `limit`. Returns the
+    /// task, or `None` if the task no longer exists.
     async fn settled(
         &self,
         view: TaskView,
@@ -260,7 +264,7 @@ impl<'a> Caller<'a> {
     }
 }
 
-/// Stores answers of the user. Returns `None` if the task does not exist.
+/// Stores the user's answers. Returns `None` if the task does not exist.
 pub(crate) async fn deliver(
     tasks: &Arc<Tasks>,
     owner: &Owner,
@@ -269,13 +273,13 @@ pub(crate) async fn deliver(
     channel: Channel,
 ) -> Result<Option<Delivered>> {
     let (tasks, owner, id) = (Arc::clone(tasks), owner.clone(), id.to_owned());
-    // Spawned, so that the user's answer is stored even if the request is dropped now.
+    // The answers are stored in their own Tokio task, so that they are stored even if the request is dropped now.
     let stored = tokio::spawn(async move { tasks.deliver(&owner, &id, &answers, channel).await });
     stored.await.unwrap_or_else(|_| Err(Error::tool("the answer could not be stored; send it again")))
 }
 
-/// Waits until a task has ended or has a question that is not in `known`, for at most `limit`. Returns the task, or
-/// `None` if it no longer exists.
+/// Waits until a task has ended, or has a question that is not in `known`, but at most for `limit`. Returns the task,
+/// or `None` if the task no longer exists.
 pub(crate) async fn settled(
     tasks: &Arc<Tasks>,
     owner: &Owner,
@@ -301,30 +305,30 @@ pub(crate) async fn settled(
     }
 }
 
-/// Returns the error for a task that does not exist or that belongs to another caller. The caller cannot distinguish
-/// the two.
+/// Returns the error for a task that does not exist, or that belongs to another caller. The error is the same, so that
+/// the caller cannot distinguish these cases.
 fn no_task() -> Error {
     Error::tool(NO_TASK).terminal()
 }
 
-/// The maximum time that the first response of a task waits for its first question or its result.
+/// The maximum time for which the first response waits for the first question or the result of the task.
 const FIRST_STEP: Duration = Duration::from_secs(5);
 
 const NO_TASK: &str = "there is no such task: its ID is wrong, or it has expired; use the ID of the answer that named the task, like `t_…`";
 
-/// Returns the ID of a task as users and models read it.
+/// Returns the ID of a task in the format that users and models read.
 fn shown_id(id: &str) -> String {
     format!("t_{id}")
 }
 
-/// Returns the ID of a task from an ID with or without its prefix.
+/// Returns the stored ID of a task. The given ID can have the prefix for users and models, or no prefix.
 fn stored_id(shown: &str) -> &str {
     let id = shown.trim();
     id.strip_prefix("t_").unwrap_or(id)
 }
 
-/// Returns the open questions of a task that the form and the web page can show, by wire key: forms, and links that the
-/// user is asked to open.
+/// Returns the open questions of a task that the form and the answer page can show, by wire key. These are forms, and
+/// links that the user is asked to open.
 fn forms(view: &TaskView) -> impl Iterator<Item = (&String, &Value)> {
     let asks = view.status == TaskStatus::InputRequired;
     view.asks.iter().filter(move |(_, request)| asks && (is_form(request) || is_link(request)))

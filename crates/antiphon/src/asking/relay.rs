@@ -1,7 +1,8 @@
-//! Answers that the model relays: the user answers in the chat, and the model calls `task_answer`.
+//! Answers that the model relays: the user answers in the chat, and the model calls `task_answer` with the answer.
 //!
-//! The server cannot verify that the model asked the user. So a question must allow it (`Elicit::relayed`), the server
-//! must allow it (`AskPolicy::with_relay`), and no other channel must reach the user in the client of this call.
+//! The server cannot verify that the model asked the user. So both the question (`Elicit::relayed`) and the server
+//! (`AskPolicy::with_relay`) must allow the relay. In addition, the client of this call must have no other channel to
+//! the user.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,13 +29,13 @@ use crate::{
 
 const ANSWER: &str = "Delivers the user's answer to a tool call that has not finished. Call it only if a NOT FINISHED answer says so, and after the user has answered in the chat. Never answer for the user.";
 
-/// The `_meta` key with which Claude Code asks its user to approve each call of a tool.
+/// A `_meta` key. If a tool has this key, Claude Code asks the user to approve each call of the tool.
 const APPROVAL_META: &str = "anthropic/requiresUserInteraction";
 
-/// How long `task_answer` waits for the run after an answer.
+/// How long `task_answer` waits for the next state of the run after an answer.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// How long `task_answer` can take.
+/// The maximum duration of a call of `task_answer`.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 #[derive(Deserialize, JsonSchema)]
@@ -50,7 +51,7 @@ struct Relayed {
 pub(super) fn tool(visibility: Visibility) -> Tool {
     let annotations = ToolAnnotations::with_title("Relay an answer of the user");
     Tool::new("task_answer", ANSWER, task_answer)
-        // Hosts then show the arguments to the user before the call.
+        // With these annotations, hosts show the arguments to the user before the call.
         .with_annotations(annotations.read_only(false).destructive(true).idempotent(false).open_world(false))
         .with_meta(APPROVAL_META, true)
         .with_timeout(TIMEOUT)
@@ -73,7 +74,8 @@ async fn task_answer(ctx: &Ctx, Relayed { id, answers }: Relayed) -> Result<Tool
     }
     match caller.deliver(id, answers, Channel::Relay).await? {
         None => Err(no_task()),
-        // The two have the same error. Otherwise, the model could find out by trial what the user has answered.
+        // The error is the same in both cases. Otherwise, a model could try several answers to find out which one the
+        // user gave.
         Some(Delivered::Repeated(_) | Delivered::Used) => Err(closed()),
         Some(Delivered::Taken(view)) => {
             let view = caller.settled(view, &questions, PATIENCE).await?.ok_or_else(no_task)?;
@@ -82,14 +84,14 @@ async fn task_answer(ctx: &Ctx, Relayed { id, answers }: Relayed) -> Result<Tool
     }
 }
 
-/// Checks whether the model can relay the answers to these questions. `view` has the channels of the client of this
-/// call.
+/// Checks whether the model can relay the answers to these questions. `view` contains the channels of the client that
+/// sent this call.
 fn check(view: &TaskView, questions: &BTreeSet<String>) -> Result<()> {
     if questions.is_empty() || !questions.iter().all(|key| view.asks.contains_key(key)) {
         return Err(closed());
     }
     let allows = |key: &String| view.asks.get(key).is_some_and(allows_relay);
-    // The client of another task receives the questions itself.
+    // If a task is not read with `task_result`, its client receives the questions directly.
     if !view.is_read_with_a_tool || !questions.iter().all(allows) {
         return Err(Error::tool(
             "the answer to this question cannot be relayed: only the user can answer it; call `task_result` for the next step",
@@ -112,7 +114,7 @@ fn closed() -> Error {
     .terminal()
 }
 
-/// Returns the error for answers that do not match their forms. Nothing is used up.
+/// Returns the error for answers that do not match the form. The questions stay open.
 fn misfit(problems: &Map<String, Value>) -> Error {
     let lines: Vec<String> = problems
         .iter()

@@ -1,4 +1,4 @@
-//! Tickets: the right of a form to answer the questions that it shows.
+//! Tickets. A ticket is the right of a form to answer the questions that the form shows.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -9,21 +9,21 @@ use crate::{
     seal::SealConfig,
 };
 
-/// The longest life of a ticket.
+/// The maximum lifetime of a ticket.
 const MAX_LIFE: Duration = Duration::from_secs(60 * 60);
 
-/// The right to answer questions of a task. The form receives it encrypted with the questions, and returns it with the
-/// answers.
+/// The right to answer questions of a task. The form receives the encrypted ticket together with the questions, and
+/// returns the ticket together with the answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Ticket {
     pub(super) task: String,
-    /// The wire keys of the questions. A wire key is used once, so a ticket does not apply to later questions.
+    /// The wire keys of the questions. Each wire key is used only once, so a ticket is not valid for later questions.
     pub(super) questions: BTreeSet<String>,
-    /// The end of the ticket, in milliseconds since 1970.
+    /// The time at which the ticket expires, in milliseconds since 1970.
     pub(super) expires: u64,
 }
 
-/// The holder of a ticket. Only the same caller of a server with the same audience can use it.
+/// The holder of a ticket. Only the same caller, on a server with the same audience, can use the ticket.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Holder<'a> {
     pub(super) audience: &'a str,
@@ -33,7 +33,7 @@ pub(super) struct Holder<'a> {
 /// The reason why a ticket is rejected.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Rejected {
-    /// The ticket is forged, damaged, or belongs to another caller.
+    /// The ticket is forged or damaged, or it belongs to another caller.
     Invalid,
     Expired,
 }
@@ -49,7 +49,8 @@ impl Holder<'_> {
 }
 
 impl Ticket {
-    /// Creates a ticket that is valid for `life`, at most one hour, and not longer than the questions.
+    /// Creates a ticket. The ticket is valid for the duration in `life`, but at most one hour, and not longer than the
+    /// questions are open.
     pub(super) fn new(
         task: &str,
         questions: BTreeSet<String>,
@@ -67,7 +68,7 @@ impl Ticket {
         seal.seal_token(&plain, &holder.binding())
     }
 
-    /// Decrypts a ticket of this holder, with any key of the ring.
+    /// Decrypts a ticket of this holder, with any encryption key of the key ring.
     pub(super) fn open(
         sealed: &str,
         seal: &SealConfig,

@@ -1,4 +1,5 @@
-//! The tools with which models read and cancel runs that continue on the server, and show their questions.
+//! The tools with which models read the results of runs that continue on the server, show their questions, and cancel
+//! these runs.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,7 +22,7 @@ use crate::{
     url_elicitation::{CONTEXT_META, KEY_META},
 };
 
-/// The name of the tool with which models read results.
+/// The name of the tool with which models read the results of runs.
 pub(super) const TASK_RESULT: &str = "task_result";
 
 const RESULT: &str = "Returns the result of a tool call that has not finished, or says what to do next. Call it with the task ID from a NOT FINISHED or STILL WORKING answer.";
@@ -31,17 +32,18 @@ const CANCEL: &str =
 
 const QUESTION: &str = "Shows the user the form with the question of a tool call. Call it if a NOT FINISHED answer says so. Then end your turn.";
 
-/// The `_meta` key for the app of a tool that hosts from before the final specification read.
+/// The `_meta` key for the MCP App of a tool, for hosts that implement the specification before its final version.
 const LEGACY_META: &str = "ui/resourceUri";
 
-/// How long `task_result` waits for the run, in seconds.
+/// How long `task_result` waits for the run by default, in seconds.
 const WAIT: u64 = 10;
 const MAX_WAIT: u64 = 20;
 
-/// How long the tools can take. The time in which they wait for users does not count.
+/// The maximum duration of a call of these tools. The time in which they wait for users does not count.
 const TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
-/// How often `task_result` asks the user in one call. A client limits the number of rounds of a call.
+/// The maximum number of questions that `task_result` asks in one call. The number is limited, because clients limit
+/// the number of rounds of a call.
 const MAX_QUESTIONS: usize = 8;
 
 #[derive(Deserialize, JsonSchema)]
@@ -95,24 +97,25 @@ pub(super) fn question(uri: &str) -> Tool {
         .visible_to(Visibility::WithApps)
 }
 
-/// A question of a task, as this call asks it.
+/// A question of a task, in the form in which this call asks it.
 #[derive(Debug, Serialize, Deserialize)]
 struct Question {
-    /// The question's key in the task.
+    /// The wire key of the question in the task.
     wire: String,
-    /// The key that the tool's author has chosen. Clients can have a form for it.
+    /// The question key that the tool's author chose. Clients can have a custom form for this key.
     key: String,
     message: String,
     schema: Value,
     context: Option<Value>,
 }
 
-/// Returns the result of a task, or the next step. If only the client of this call can show the open questions, asks
-/// them.
+/// Returns the result of a task, or the next step. If only the client of this call can show the open questions, the
+/// function asks the user these questions.
 ///
-/// On 2026-07-28 this function runs again from the top after each question. The questions to ask are therefore read in
-/// a step: on replay it returns the same questions, even if the task has changed meanwhile. Delivering an answer is a
-/// step, too. The other reads of the task do not decide what is asked, so they can return something new on replay.
+/// On 2026-07-28, this function runs again from the top after each question. The open questions are therefore read in
+/// a step. On replay, this step returns the same questions, even if the task has changed since then. An answer is also
+/// delivered in a step. All other reads of the task do not affect which questions are asked, so their results can
+/// change on replay.
 async fn task_result(ctx: &Ctx, Wanted { id, wait }: Wanted) -> Result<ToolOutput> {
     let caller = Caller::of(ctx)?;
     let id = stored_id(&id);
@@ -128,13 +131,13 @@ async fn task_result(ctx: &Ctx, Wanted { id, wait }: Wanted) -> Result<ToolOutpu
             asked += 1;
             let Some(answer) = ask(ctx, &question).await? else {
                 if ctx.run.is_unresponsive() {
-                    // The client has not shown the question. The user answers elsewhere.
+                    // The client has not shown the question, so the user must answer through another channel.
                     ctx.step("leave", || caller.leave_client(id)).await?;
                 }
                 break 'task;
             };
             let answers = BTreeMap::from([(question.wire, answer)]);
-            // If the user has answered elsewhere meanwhile, the first answer counts.
+            // If the user has already answered through another channel, only the first answer counts.
             let delivered = ctx.step("deliver", || caller.deliver_of_client(id, answers)).await?;
             if !delivered {
                 return Err(no_task());
@@ -184,12 +187,12 @@ async fn task_question(ctx: &Ctx, Shown { id, link }: Shown) -> Result<ToolOutpu
 }
 
 impl Caller<'_> {
-    /// Returns whether the client of this call can show questions itself.
+    /// Returns whether the client of this call can show forms.
     fn shows_forms(&self) -> bool {
         self.ctx.run.client.supports(Capability::Elicitation)
     }
 
-    /// Waits until the task has ended or asks something new. Returns the questions that the client of this call must
+    /// Waits until the task has ended or has a new question. Returns the questions that the client of this call must
     /// show.
     async fn questions(&self, id: &str, wait: Duration) -> Result<Vec<Question>> {
         let Some(view) = self.tasks.get(&self.owner, id).await? else { return Ok(Vec::new()) };
@@ -197,7 +200,8 @@ impl Caller<'_> {
             let shows = view.channels.client && self.shows_forms();
             shows && forms(view).any(|(_, request)| is_form(request))
         };
-        // A question that the user must answer elsewhere is not new: wait for its answer.
+        // If the user must answer a question through another channel, this question is not new. The method then waits
+        // for the answer.
         let known: BTreeSet<String> =
             if asks(&view) { BTreeSet::new() } else { view.asks.keys().cloned().collect() };
         let view = self.settled(view, &known, wait).await?.filter(asks);
@@ -205,8 +209,8 @@ impl Caller<'_> {
         Ok(asked.map(|(wire, request)| Question::new(wire, request)).collect())
     }
 
-    /// Limits the channels of a task to those of the client of this call, which can differ from the client that started
-    /// the run.
+    /// Removes the channels that the client of this call does not have. This client can be another one than the client
+    /// that started the run.
     pub(super) fn narrow(&self, view: &mut TaskView) {
         let reached = &self.ctx.run.client;
         let Channels { app, page, client } = view.channels;
@@ -215,7 +219,7 @@ impl Caller<'_> {
         view.channels.client = client && self.shows_forms();
     }
 
-    /// Returns the result of a task that has ended, or the next step for the model of this call.
+    /// If a task has ended, returns its result. Otherwise, returns the next step for the model of this call.
     pub(super) fn next_step(&self, mut view: TaskView) -> ToolOutput {
         if view.status.is_final() {
             return ended(&view);
@@ -224,12 +228,12 @@ impl Caller<'_> {
         self.asking.output(&view)
     }
 
-    /// Asks no further question of the task through a client, if there is another channel.
+    /// Stops asking the questions of the task through the client, if there is another channel.
     async fn leave_client(&self, id: &str) -> Result<()> {
         self.tasks.leave_client(&self.owner, id).await
     }
 
-    /// Stores answers that the client of this call has returned. Returns whether the task exists.
+    /// Stores the answers that the client of this call has returned. Returns whether the task exists.
     async fn deliver_of_client(&self, id: &str, answers: BTreeMap<String, Value>) -> Result<bool> {
         Ok(self.deliver(id, answers, Channel::Client).await?.is_some())
     }
@@ -249,8 +253,7 @@ impl Question {
     }
 }
 
-/// Asks the user through the client of this call. Returns `None` without a valid answer, so that the question stays
-/// open.
+/// Asks the user through the client of this call. Returns `None` without a valid answer. The question then stays open.
 async fn ask(ctx: &Ctx, question: &Question) -> Result<Option<Value>> {
     let form = ctx.elicit_value(&question.key, question.message.as_str(), question.schema.clone());
     let form = match &question.context {
@@ -271,7 +274,7 @@ async fn ask(ctx: &Ctx, question: &Question) -> Result<Option<Value>> {
     }
 }
 
-/// Returns the output of a task that has ended, as its tool returned it.
+/// Returns the output of a task that has ended, in the form in which its tool returned it.
 pub(super) fn ended(view: &TaskView) -> ToolOutput {
     match &view.ended {
         Some(Ended::Output(output)) => output.clone().into(),

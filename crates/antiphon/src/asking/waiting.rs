@@ -12,17 +12,19 @@ use crate::{
     task::{TaskStatus, TaskView},
 };
 
-/// The `_meta` key under which a result names its task: `{"id"}`. Forms read this key.
+/// The `_meta` key under which a result contains the ID of its task, as `{"id"}`. The form reads this key.
 const TASK_META: &str = "antiphon/task";
 
-/// The maximum size of each half of a waiting result, in bytes: the text and the structured content.
+/// The maximum size of the text and of the structured content in a waiting result, in bytes. The limit applies to each
+/// of the two.
 const MAX_BYTES: usize = 2 * 1024;
 
-/// The maximum length of a question or a message in a text, in characters, and whether the text has the schema of the
-/// answer. If the result is too large, the next one applies.
+/// The sizes of the text, from large to small. Each size contains the maximum length of a question or message, in
+/// characters, and whether the text contains the schema of the answer. If a result is too large, the next size is
+/// used.
 const SIZES: [(usize, bool); 5] = [(300, true), (300, false), (150, false), (50, false), (0, false)];
 
-/// The age of a run after which a model should not ask for its result again at once, in seconds.
+/// The age of a run, in seconds, from which a model should wait before it asks for the result again.
 const OLD: u64 = 30;
 
 impl Asking {
@@ -31,8 +33,8 @@ impl Asking {
         self.result(view, Revision::Session)
     }
 
-    /// Returns the result of a call whose run is a task: the output of the tool if the run has ended, or else the next
-    /// step.
+    /// Returns the result of a call whose run is a task. If the run has ended, the result is the output of the tool.
+    /// Otherwise, it is the next step for the model.
     pub(crate) fn result(&self, view: &TaskView, revision: Revision) -> CallToolResult {
         let output = if view.status.is_final() { ended(view) } else { self.output(view) };
         to_call_result(output, revision)
@@ -40,18 +42,18 @@ impl Asking {
 
     /// Returns the output of a call whose run continues as a task.
     pub(super) fn output(&self, view: &TaskView) -> ToolOutput {
-        // A link stays out of the conversation if the user can answer in another way.
+        // If the user can answer through another channel, the conversation must not contain a link.
         let needs_page = !view.channels.app && !is_shown_by_client(view) && forms(view).next().is_some();
         let page = if needs_page { self.page_step(view, false) } else { None };
-        // The client of another task receives its questions itself.
+        // If a task is not read with `task_result`, its client receives the questions directly.
         let relays = self.policy.relay && view.is_read_with_a_tool;
         output(view, page.as_deref(), relays)
     }
 }
 
-/// Returns the output of a call whose run continues as a task. Some models read only the text, others only the
-/// structured content, so both contain everything. `page` is how the user reaches the web page with the question, and
-/// `relays` is whether the model can relay answers.
+/// Returns the output of a call whose run continues as a task. The text and the structured content both contain all
+/// information, because some models read only one of them. `page` is the text about how the user reaches the answer
+/// page. `relays` is whether the model can relay answers.
 pub(super) fn output(view: &TaskView, page: Option<&str>, relays: bool) -> ToolOutput {
     let texts = SIZES.map(|size| text(view, page, relays, size));
     let fits = |about: &&String| structured(view, about).to_string().len() <= MAX_BYTES;
@@ -59,12 +61,13 @@ pub(super) fn output(view: &TaskView, page: Option<&str>, relays: bool) -> ToolO
     about_task(view, about)
 }
 
-/// Returns whether the client shows an open question when it calls `task_result`. It does not show links.
+/// Returns whether the client can show an open question when the model calls `task_result`. The client cannot show
+/// links in this way.
 fn is_shown_by_client(view: &TaskView) -> bool {
     view.channels.client && forms(view).any(|(_, request)| is_form(request))
 }
 
-/// Returns an output that says something about a task, and names it for models and forms.
+/// Returns an output with the text `about`. The output contains the ID of the task, for models and for the form.
 pub(super) fn about_task(view: &TaskView, about: &str) -> ToolOutput {
     ToolOutput::text(about)
         .with_structured(structured(view, about))
@@ -101,7 +104,7 @@ pub(super) fn schema() -> Value {
     })
 }
 
-/// Returns the next step for the model. `chars` is the maximum length of the question.
+/// Returns the next step for the model. `chars` is the maximum length of the question in the text.
 fn text(view: &TaskView, page: Option<&str>, relays: bool, (chars, has_schema): (usize, bool)) -> String {
     let (tool, id) = (&view.tool, shown_id(&view.id));
     let call = format!("{{\"id\":\"{id}\"}}");
@@ -156,8 +159,8 @@ fn text(view: &TaskView, page: Option<&str>, relays: bool, (chars, has_schema): 
     )
 }
 
-/// Returns the next step for a model that asks the user in the chat, and relays the answer. Returns `None` if no open
-/// question allows it.
+/// Returns the next step for a model that asks the user in the chat and relays the answer. Returns `None` if no open
+/// question allows the relay.
 fn relayed(view: &TaskView, chars: usize, has_schema: bool) -> Option<String> {
     let (tool, id) = (&view.tool, shown_id(&view.id));
     let allowed: Vec<_> = forms(view).filter(|(_, request)| allows_relay(request)).collect();
@@ -187,7 +190,7 @@ fn relayed(view: &TaskView, chars: usize, has_schema: bool) -> Option<String> {
 fn working(view: &TaskView, call: &str, chars: usize) -> String {
     let (tool, id) = (&view.tool, shown_id(&view.id));
     let age = now_millis().saturating_sub(view.created) / 1000;
-    // Models call again in a loop. The longer a run takes, the rarer a look at it is useful.
+    // Models call the tool in a loop. The longer a run takes, the longer the model should wait before the next call.
     let next = if age < OLD {
         format!("Call `task_result` with {call} to get the result: it waits for some seconds.")
     } else {
@@ -208,13 +211,13 @@ fn working(view: &TaskView, call: &str, chars: usize) -> String {
     text
 }
 
-/// Returns text from outside between random marks, which the text itself cannot contain.
+/// Returns text from outside between random marks. The text cannot contain these marks.
 fn marked(text: &str, chars: usize) -> String {
     let mark = &random_id()[..6];
     format!("<data-{mark}>{}</data-{mark}>", clean(text, chars))
 }
 
-/// Returns at most `limit` characters of a text, on one line and without invisible characters.
+/// Returns at most `limit` characters of a text, on one line, and without invisible characters.
 pub(super) fn clean(text: &str, limit: usize) -> String {
     antiphon_transport::text::clean(text, limit).0
 }
@@ -342,7 +345,7 @@ pub(super) mod tests {
         for (channels, page, next) in [
             (app(), None, "Now call `task_question`"),
             (Channels { page: true, ..none }, Some(STEP), STEP),
-            // The client shows forms and no links, so it cannot show this question.
+            // The client shows forms but not links, so it cannot show this question.
             (client_and_page, Some(STEP), STEP),
         ] {
             let mut view = waits("Pay 12 euros", channels);

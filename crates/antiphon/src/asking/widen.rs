@@ -1,4 +1,4 @@
-//! Output schemas of tools that can return a waiting result.
+//! The output schemas of tools that can return a waiting result.
 
 use std::sync::Arc;
 
@@ -7,29 +7,30 @@ use serde_json::{Map, Value, json};
 use super::{Asking, waiting};
 
 impl Asking {
-    /// Makes `definition.output_schema` accept a waiting result too. Removes the schema if it cannot be changed.
+    /// Changes `definition.output_schema` so that it also accepts a waiting result. If the schema cannot be changed,
+    /// this function removes it.
     ///
-    /// Some clients validate structured content, and reject a result that does not match the schema.
+    /// Some clients validate structured content, and reject results that do not match the output schema.
     pub(crate) fn widen_output_schema(definition: &mut rmcp::model::Tool) {
         let Some(schema) = definition.output_schema.take() else { return };
         definition.output_schema = widened(Map::clone(&schema)).map(Arc::new);
     }
 }
 
-/// Returns a schema that accepts the values of `schema`, and waiting results.
+/// Returns a schema that accepts the values of `schema` and also waiting results.
 fn widened(mut schema: Map<String, Value>) -> Option<Map<String, Value>> {
     if !is_movable(&schema) {
         return None;
     }
     let mut wide = Map::new();
-    // References to definitions stay valid only if the definitions stay at the top level.
+    // References to definitions stay valid only if the definitions are at the top level of the new schema.
     for keyword in ["$schema", "$defs", "definitions"] {
         if let Some(value) = schema.remove(keyword) {
             wide.insert(keyword.to_owned(), value);
         }
     }
-    // Before 2026-07-28, an output schema must describe an object. The schema of another type gets no type here, and
-    // the server does not list it.
+    // Before 2026-07-28, an output schema must describe an object. If the original schema describes another type, the
+    // new schema has no type. The server does not list such a schema to older clients.
     if schema.get("type").is_some_and(|kind| kind == "object") {
         wide.insert("type".to_owned(), "object".into());
     }
@@ -37,8 +38,8 @@ fn widened(mut schema: Map<String, Value>) -> Option<Map<String, Value>> {
     Some(wide)
 }
 
-/// Returns whether a schema means the same inside another schema. It does not if it has names for parts of itself, or
-/// references to other places than its definitions.
+/// Returns whether a schema has the same meaning inside another schema. This is not the case if the schema contains
+/// identifiers or anchors, or references to other places than its definitions.
 fn is_movable(schema: &Map<String, Value>) -> bool {
     schema.iter().all(|(keyword, value)| match (keyword.as_str(), value) {
         ("$ref", Value::String(target)) => {
@@ -116,7 +117,7 @@ mod tests {
         ] {
             assert_eq!(widen(&schema), None, "{schema}");
         }
-        // A property can have any name.
+        // A property of an object can have the same name as a keyword.
         let named = json!({"type": "object", "properties": {"$id": {"type": "string"}, "$ref": {}}});
         assert!(widen(&named).is_some());
     }

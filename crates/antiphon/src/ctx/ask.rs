@@ -15,12 +15,13 @@ use crate::{
     url_elicitation::{Channel, KEY_META},
 };
 
-/// A question. The tool's call names it, and its first poll registers it with the replay machine.
+/// A question to the client. The tool's call creates the question and its key. The first poll registers the question
+/// with the replay machine.
 #[derive(Debug)]
 pub(super) struct Ask<'a> {
     ctx: &'a Ctx,
     key: Key,
-    /// The key of the first attempt.
+    /// The question key of the first attempt.
     first: Key,
     op: Option<Op>,
     done: bool,
@@ -40,7 +41,7 @@ impl<'a> Ask<'a> {
         &self.key
     }
 
-    /// Returns an ID for messages about the question: see [`id_of`](crate::exchange::id_of).
+    /// Returns an ID for the messages that describe the question. See [`id_of`](crate::exchange::id_of).
     pub(super) fn id(&self, prefix: &str) -> String {
         let place = self.ctx.run.state().machine().idempotency_key(&self.key);
         // The ID does not contain the run's ID, so that two runs of one tool produce the same messages.
@@ -48,7 +49,7 @@ impl<'a> Ask<'a> {
         crate::exchange::id_of(prefix, self.key.name(), place)
     }
 
-    /// Replaces the question's name.
+    /// Changes the name in the question key.
     pub(super) fn rename(&mut self, name: &str) {
         let mut state = self.ctx.run.state();
         state.machine().return_key(&self.key);
@@ -56,14 +57,15 @@ impl<'a> Ask<'a> {
         self.first = self.key.clone();
     }
 
-    /// Prepares the same question under a new key, because a key with an answer is never asked again.
+    /// Prepares the same question under a new question key. A question key that has an answer is never asked again.
     pub(super) fn again(&mut self, attempt: u32) {
         self.key = self.first.attempt(attempt);
         self.op = None;
         self.done = false;
     }
 
-    /// Returns the channel of the user's answer to this question. Counts the answer, unless the run replays it.
+    /// Returns the channel through which the user answered this question. Counts the user's answer in the metrics,
+    /// unless the run replays the answer.
     pub(super) fn answered(&self, answer: &Value) -> Channel {
         let channel = Channel::of(answer);
         let run = &self.ctx.run;
@@ -79,8 +81,9 @@ impl<'a> Ask<'a> {
         channel
     }
 
-    /// Polls for the client's answer, without validation. `describe` returns the operation and `request` the message to
-    /// send. Both are called at the first poll. `request` is not called if the journal already has the answer.
+    /// Polls for the client's answer, without validation. `describe` returns the operation, and `request` returns the
+    /// message to send. The first poll calls both functions. `request` is not called if the journal already contains
+    /// the answer.
     pub(super) fn poll(
         &mut self,
         cx: &Context<'_>,
@@ -145,27 +148,27 @@ impl Drop for Ask<'_> {
 impl Ctx {
     /// Forwards a question of another MCP server to the client, and returns the answer unchanged.
     ///
-    /// `method` and `params` are those of the request that the other server sent: `elicitation/create`,
+    /// `method` and `params` are the method and the parameters of the other server's request: `elicitation/create`,
     /// `sampling/createMessage` or `roots/list`. `key` is the question key. The other server must validate the answer,
-    /// because this method does not. To ask a question of your own tool, use [`elicit_value`](Self::elicit_value) or
-    /// [`sample_value`](Self::sample_value).
+    /// because this method does not validate it. If your own tool asks a question, use
+    /// [`elicit_value`](Self::elicit_value) or [`sample_value`](Self::sample_value).
     ///
     /// # Errors
     ///
-    /// Returns [`ErrorKind::Unsupported`] if the client cannot be asked, and
-    /// [`ErrorKind::Client`] if the client returns an error. Returns
-    /// [`ErrorKind::Misuse`] if `method` is not a question, or `params` is not an object. If
-    /// the user declines, the result is not an error: the `action` of the answer is `decline`.
+    /// Returns [`ErrorKind::Unsupported`] if the client does not support this question, and [`ErrorKind::Client`] if
+    /// the client returns an error. Returns [`ErrorKind::Misuse`] if `method` is not the method of a question, or if
+    /// `params` is not an object. If the user declines, this method returns no error. The `action` in the answer is
+    /// then `decline`.
     ///
     /// # Replay
     ///
-    /// The journal contains the answer, as for any other question.
+    /// The journal contains the answer, like the answer to any other question.
     pub fn forward(&self, key: &str, method: &str, params: Value) -> Forward<'_> {
         Forward { ask: Ask::new(self, key), method: method.to_owned(), params }
     }
 }
 
-/// A question of another MCP server. `.await` sends the question.
+/// A question from another MCP server, for the client. `.await` sends the question.
 #[must_use = "a question is asked when it is awaited"]
 #[derive(Debug)]
 pub struct Forward<'a> {
@@ -189,7 +192,8 @@ impl Forward<'_> {
         Ok(())
     }
 
-    /// Returns the request to send. A form or page needs a question key, and a page needs an elicitation ID.
+    /// Returns the request to send. A form or a URL elicitation needs a question key. A URL elicitation also needs an
+    /// elicitation ID.
     fn request(&self) -> Value {
         if self.method == "roots/list" {
             return json!({"method": self.method});
@@ -217,7 +221,7 @@ impl Future for Forward<'_> {
         let mut answer = ready!(answer)?;
         if self.method == "elicitation/create" {
             self.ask.answered(&answer);
-            // The mark of the channel is Antiphon's own.
+            // Antiphon itself sets the mark of the channel, so an answer of the client cannot contain another mark.
             Channel::Client.mark(&mut answer);
         }
         Poll::Ready(Ok(answer))

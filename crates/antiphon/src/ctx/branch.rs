@@ -16,19 +16,20 @@ use super::{Ctx, timer::Timer};
 use crate::error::{Error, ErrorKind, Result};
 
 impl Ctx {
-    /// Runs a part of the tool as a branch. Question keys and step names in the branch start with `name`, so they do
-    /// not collide with the keys and names of other branches.
+    /// Runs a part of the tool as a branch. Question keys and step names in the branch start with `name`, so they
+    /// differ from the keys and names in other branches.
     ///
     /// [`Branch::max_asks`] limits the number of questions in the branch, and [`Branch::timeout`] limits the duration
     /// of the branch.
     ///
-    /// Run several branches concurrently with `tokio::join!`. The questions of concurrent branches are sent in the same
-    /// round. A branch is not a Tokio task: if its future is dropped, the branch and its nested branches end.
+    /// Run several branches concurrently with `tokio::join!`. The questions of concurrent branches are sent in the
+    /// same round. A branch is not a Tokio task. If the future of a branch is dropped, the branch and its nested
+    /// branches end.
     ///
     /// # Errors
     ///
-    /// Returns the error of `body`. Returns [`ErrorKind::Limit`] if the branch asks more than
-    /// [`max_asks`](Branch::max_asks) or if branches are nested deeper than the server allows. Returns
+    /// Returns the error of `body`. Returns [`ErrorKind::Limit`] if the branch asks more questions than
+    /// [`max_asks`](Branch::max_asks) allows, or if branches are nested deeper than the server allows. Returns
     /// [`ErrorKind::Timeout`] if the branch takes longer than [`timeout`](Branch::timeout).
     ///
     /// # Examples
@@ -75,7 +76,7 @@ impl Ctx {
         Branch { ctx: self, body: Box::pin(body), key, budget, timeout: None, timer: None }
     }
 
-    /// Returns a context in another scope of the same run.
+    /// Returns a context with another prefix for its question keys, in the same run.
     pub(super) fn child(&self, scope: String) -> Self {
         Self {
             run: Arc::clone(&self.run),
@@ -87,19 +88,19 @@ impl Ctx {
     }
 }
 
-/// The number of questions that a branch and its parents may still ask.
+/// The number of questions that a branch and its parent branches can still ask.
 #[derive(Debug)]
 pub(super) struct Budget {
     left: AtomicU32,
     /// The number of questions asked in this branch.
     spent: AtomicU32,
-    /// The limit, for the error message.
+    /// The maximum number of questions, for the error message.
     asks: AtomicU32,
     parent: Option<Arc<Self>>,
 }
 
 impl Budget {
-    /// Counts one question, in this branch and in all its parents.
+    /// Counts one question, in this branch and in all its parent branches.
     pub(super) fn spend(&self) -> Result<()> {
         let spent = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
         if spent.is_err() {
@@ -113,8 +114,8 @@ impl Budget {
         Ok(())
     }
 
-    /// Creates a counter for a loop in `parent`. Its number is stored with the loop's state, because the loop's entries
-    /// are removed from the journal.
+    /// Creates a counter of the questions in a loop. `parent` counts these questions too. The loop stores the
+    /// counter's value with the loop's state, because the journal does not keep the entries of earlier iterations.
     pub(super) fn of_loop(parent: Arc<Self>) -> Arc<Self> {
         let (left, spent, asks) = (AtomicU32::new(u32::MAX), AtomicU32::new(0), AtomicU32::new(u32::MAX));
         Arc::new(Self { left, spent, asks, parent: Some(parent) })
@@ -141,8 +142,8 @@ pub struct Branch<'a, B> {
 }
 
 impl<B> Branch<'_, B> {
-    /// Sets the maximum number of questions in the branch, including the questions of nested branches. If a model is
-    /// asked again after an invalid reply, that counts as another question. Default: no limit.
+    /// Sets the maximum number of questions in the branch, including the questions of nested branches. A retry after
+    /// an invalid answer or reply counts as another question. Default: no limit.
     pub fn max_asks(self, asks: u32) -> Self {
         self.budget.left.store(asks, Ordering::Relaxed);
         self.budget.asks.store(asks, Ordering::Relaxed);
@@ -153,9 +154,9 @@ impl<B> Branch<'_, B> {
     ///
     /// # Replay
     ///
-    /// When the branch begins, its deadline is recorded in the journal. The journal also records whether the deadline
-    /// has passed. On MCP 2026-07-28 outside of tasks, a suspended run is not in memory. A run that is not in memory
-    /// checks the deadline when the answer arrives.
+    /// When the branch begins, the journal records the deadline of the branch. The journal also records whether the
+    /// deadline has passed. On MCP 2026-07-28 outside of tasks, a suspended run is not in memory. In this case, the
+    /// server checks the deadline when the answer arrives.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self

@@ -21,14 +21,14 @@ use crate::{
     url_elicitation::{CONTEXT_META, Channel, KEY_META, RELAY_META},
 };
 
-/// The user's response to a question: an answer, or the fact that the user declined or dismissed the question.
+/// The user's response to a question. The user answered, declined or dismissed the question.
 #[derive(Clone, Debug)]
 pub enum Elicited<T> {
     /// The user answered the question.
     Accept(Answer<T>),
-    /// The user declined to answer the question with this key.
+    /// The user declined to answer the question. The value is the question key.
     Decline(String),
-    /// The user closed the question with this key without an answer.
+    /// The user closed the question without an answer. The value is the question key.
     Cancel(String),
 }
 
@@ -40,7 +40,7 @@ pub struct Answer<T> {
     source: Arc<Source>,
 }
 
-/// The origin of an answer.
+/// The question that an answer belongs to, and the answer as the client sent it.
 #[derive(Debug)]
 struct Source {
     id: String,
@@ -52,13 +52,13 @@ struct Source {
 }
 
 impl<T> Answer<T> {
-    /// Returns the channel through which the user answered. Channels other than the client need
+    /// Returns the channel through which the user answered. All channels except the client need
     /// [`ServerBuilder::with_asking`](crate::ServerBuilder::with_asking).
     pub fn via(&self) -> Channel {
         self.source.channel
     }
 
-    /// Returns the question and the answer as two messages for a model's history.
+    /// Returns the question and the answer as two messages for the history of a model.
     pub fn exchange(&self) -> ElicitExchange {
         let Source { id, name, message, form, content, .. } = &*self.source;
         ElicitExchange::new(id, name, message, &form.schema, content)
@@ -66,12 +66,12 @@ impl<T> Answer<T> {
 }
 
 impl<T> Elicited<T> {
-    /// Returns the answer, or an error if the user declined or dismissed the question.
+    /// Returns the value of the answer, or an error if the user declined or dismissed the question.
     pub fn accepted(self) -> Result<T> {
         self.into_answer().map(|answer| answer.value)
     }
 
-    /// Returns the answer together with its question, or an error if the user declined or dismissed the question.
+    /// Returns the answer with its question, or an error if the user declined or dismissed the question.
     pub fn into_answer(self) -> Result<Answer<T>> {
         match self {
             Self::Accept(answer) => Ok(answer),
@@ -80,12 +80,13 @@ impl<T> Elicited<T> {
         }
     }
 
-    /// Returns the answer, or `None` if the user declined or dismissed the question.
+    /// Returns the value of the answer, or `None` if the user declined or dismissed the question.
     pub fn ok(self) -> Option<T> {
         self.accepted().ok()
     }
 
-    /// Applies `f` to the answer. A declined or dismissed question stays unchanged.
+    /// Converts the value of the answer with `f`. If the user declined or dismissed the question, the response stays
+    /// the same.
     ///
     /// # Errors
     ///
@@ -105,9 +106,9 @@ impl Ctx {
     /// Asks the user for a value of type `T`, with a form.
     ///
     /// `T` defines the form that the client shows. `T` is a struct whose fields are strings, numbers, booleans, enums
-    /// of unit variants, or lists of such enums. The doc comment of a field becomes its label. Attributes such as
-    /// `#[schemars(range(..))]` become validation rules. The question key is the type's name in snake case, unless you
-    /// set another key with [`Elicit::key`].
+    /// of unit variants, or lists of such enums. The doc comment of a field becomes the label of this field in the
+    /// form. Attributes such as `#[schemars(range(..))]` become validation rules. The question key is the type's name
+    /// in snake case, unless you set another key with [`Elicit::key`].
     ///
     /// If an answer does not match the form, the user sees the reason and is asked once more. [`Elicit::retries`] sets
     /// the number of retries, and [`Elicit::check`] adds rules that a form cannot express.
@@ -115,8 +116,8 @@ impl Ctx {
     /// # Errors
     ///
     /// Returns [`ErrorKind::Unsupported`] if the client cannot show forms. Returns [`ErrorKind::InvalidAnswer`] if no
-    /// answer was valid after all retries. If the user declines or dismisses the question, the result is not an error
-    /// but a variant of [`Elicited`].
+    /// answer was valid after all retries. If the user declines or dismisses the question, the method returns no
+    /// error, but a variant of [`Elicited`].
     ///
     /// # Examples
     ///
@@ -158,8 +159,9 @@ impl Ctx {
 
     /// Asks the user for a value of type `T`, with a typed question key.
     ///
-    /// Declare the key with [`Tool::elicits_as`](crate::Tool::elicits_as), so that a client can prepare a custom form
-    /// for this key. Code with an undefined key, or with the key of another form, does not compile.
+    /// Declare the question key with [`Tool::elicits_as`](crate::Tool::elicits_as). A client can then prepare a custom
+    /// form for this question key. Code that uses an undefined question key, or the question key of another form, does
+    /// not compile.
     ///
     /// # Errors
     ///
@@ -210,7 +212,7 @@ impl Ctx {
     ///
     /// Returns the errors of [`elicit`](Self::elicit). Returns [`ErrorKind::Misuse`] if `schema` is not a valid JSON
     /// Schema of an object. Returns [`ErrorKind::Misuse`] if the tool has declared question keys
-    /// ([`Tool::elicits`](crate::Tool::elicits)) and `key` is not one of them.
+    /// ([`Tool::elicits`](crate::Tool::elicits)) and `key` is not one of these question keys.
     pub fn elicit_value(&self, key: &str, message: impl Into<String>, schema: Value) -> ElicitValue<'_> {
         let form = match schema {
             Value::Object(schema) => Form::raw(key.to_owned(), schema).map(Arc::new).map_err(Error::misuse),
@@ -276,27 +278,28 @@ impl<T> fmt::Debug for ElicitKey<T> {
 }
 
 impl<'a, T> Elicit<'a, T> {
-    /// Sets the question key, which appears in MCP messages and in the journal. A client can register a custom form for
-    /// a question key. Default: the type's name in snake case.
+    /// Sets the question key, which identifies the question in MCP messages and in the journal. A client can register
+    /// a custom form for a question key. Default: the type's name in snake case.
     pub fn key(mut self, key: &str) -> Self {
         self.inner = self.inner.key(key);
         self
     }
 
-    /// Sets additional data that a client's custom form can show, for example a board or a document. Default: none.
+    /// Sets additional data that the client's custom form can show, for example a board or a document. Default: none.
     pub fn context(mut self, context: &impl Serialize) -> Self {
         self.inner = self.inner.context(context);
         self
     }
 
-    /// Sets a validation rule that the form cannot express, for example that a cell of a board is free. Default: none.
+    /// Sets a validation rule that the form cannot express, for example that the chosen cell of a board is free.
+    /// Default: none.
     ///
-    /// If the rule rejects an answer, the user sees the reason and is asked again.
+    /// If the rule rejects an answer, the server shows the reason to the user and asks again.
     ///
     /// # Replay
     ///
-    /// The rule checks the same answer each time the run resumes, and must return the same result each time. Use only
-    /// data of the tool in the rule, not external state.
+    /// Each time the run resumes, the rule checks the same answer again. The rule must return the same result each
+    /// time. Use only data of the tool in the rule, not external state.
     ///
     /// # Examples
     ///
@@ -328,12 +331,12 @@ impl<'a, T> Elicit<'a, T> {
     /// Allows the model to relay the answer, if no other channel reaches the user. Default: no.
     ///
     /// The model then asks the user in the chat, and delivers the answer with the tool `task_answer`. The server
-    /// validates the answer as any other. The server cannot verify that the model asked the user, so do not use this
-    /// setting for approvals, or for other answers that must come from the user. [`Answer::via`] returns
+    /// validates this answer like any other answer. The server cannot verify that the model asked the user. So do not
+    /// use this setting for approvals, or for other answers that must come from the user. [`Answer::via`] returns
     /// [`Channel::Relay`] for such an answer.
     ///
-    /// This setting needs [`AskPolicy::with_relay`](crate::elicitation::AskPolicy::with_relay). Without it, the
-    /// question fails in clients that do not show forms, as other questions do.
+    /// This setting needs [`AskPolicy::with_relay`](crate::elicitation::AskPolicy::with_relay). Without `with_relay`,
+    /// the question fails in clients that do not show forms, like any other form.
     ///
     /// # Examples
     ///
@@ -382,23 +385,23 @@ impl<T> fmt::Debug for Elicit<'_, T> {
     }
 }
 
-/// A question to a user whose form is a JSON Schema. `.await` sends the question.
+/// A question to a user. A JSON Schema defines the form of the question. `.await` sends the question.
 #[must_use = "a question is asked when it is awaited"]
 pub struct ElicitValue<'a> {
     ask: Ask<'a>,
     form: Result<Arc<Form>>,
     message: String,
     context: Option<Value>,
-    /// Whether the model can relay the answer.
+    /// Whether the model can relay the user's answer.
     relayed: bool,
-    /// The problems of the previous answer.
+    /// The validation problems of the previous answer.
     problems: Vec<String>,
     retries: u32,
-    /// The number of retries so far.
+    /// How often the question was asked again.
     asked_again: u32,
 }
 
-/// The default number of retries after an invalid answer.
+/// The number of times that a question is asked again after an invalid answer, by default.
 const RETRIES: u32 = 1;
 
 impl<'a> ElicitValue<'a> {
@@ -415,13 +418,13 @@ impl<'a> ElicitValue<'a> {
         }
     }
 
-    /// Sets the question key. See [`Elicit::key`].
+    /// Sets the question key. For details, see [`Elicit::key`].
     pub fn key(mut self, key: &str) -> Self {
         self.ask.rename(key);
         self
     }
 
-    /// Sets additional data that a client's custom form can show. See [`Elicit::context`].
+    /// Sets additional data that the client's custom form can show. See [`Elicit::context`].
     pub fn context(mut self, context: &impl Serialize) -> Self {
         self.context = serde_json::to_value(context).ok();
         self
@@ -510,8 +513,8 @@ impl<'a> ElicitValue<'a> {
                 }
             }
             if self.asked_again >= self.retries {
-                // The text of a repeated question must not change: it is part of the fingerprint that resumed runs
-                // compare.
+                // The text of a repeated question must not change, because the text is part of the fingerprint. A
+                // resumed run compares the fingerprint.
                 let missing = missing(&form.schema, &content);
                 let problems = if missing.is_empty() { problems } else { missing };
                 return Poll::Ready(Err(Error::new(ErrorKind::InvalidAnswer { key, problems })));
@@ -523,8 +526,8 @@ impl<'a> ElicitValue<'a> {
     }
 }
 
-/// Returns a problem for each required field without a value. Some clients accept a form without showing it if it has a
-/// field of an unsupported type.
+/// Returns a problem for each required field without a value. Some clients do not show a form that has a field of an
+/// unsupported type. These clients accept the form without values.
 fn missing(schema: &Value, content: &Value) -> Vec<String> {
     let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let absent = required.filter(|field| content.get(field).is_none_or(Value::is_null));

@@ -24,14 +24,14 @@ impl Ctx {
     /// callback. If the tool itself detects the completion, call [`elicitation_complete`](Self::elicitation_complete).
     ///
     /// If the client has not declared URL mode, a server with
-    /// [`ServerBuilder::with_asking`](crate::ServerBuilder::with_asking) shows the link in its own form or on its own
-    /// web page. The link must then begin with `https://`, or with `http://` for the user's own machine.
+    /// [`ServerBuilder::with_asking`](crate::ServerBuilder::with_asking) shows the link in the app form or on the
+    /// answer page. The link must then begin with `https://`, or with `http://` for the user's own machine.
     ///
     /// # Errors
     ///
     /// Returns [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if the client has not declared URL mode, and
     /// the server cannot show the link in another way. Returns [`ErrorKind::Misuse`](crate::ErrorKind::Misuse) if the
-    /// server must not show this link.
+    /// scheme or the form of the link does not allow the server to show the link.
     pub fn elicit_url(&self, message: impl Into<String>, url: impl Into<String>) -> ElicitUrl<'_> {
         ElicitUrl { ask: Ask::new(self, "url"), message: message.into(), url: PageUrl::Fixed(url.into()) }
     }
@@ -39,8 +39,8 @@ impl Ctx {
     /// Asks the user to open a web page whose URL contains the elicitation ID. The page's callback can then identify
     /// the elicitation, for example by the `state` parameter of OAuth. See [`elicit_url`](Self::elicit_url).
     ///
-    /// Percent-encode the elicitation ID. If a run asks more than once, or in a branch, the ID contains characters such
-    /// as `#` and `/`.
+    /// Percent-encode the elicitation ID in the URL. If a run sends several URL questions, or sends one in a branch,
+    /// the ID contains characters such as `#` and `/`.
     ///
     /// # Errors
     ///
@@ -48,8 +48,8 @@ impl Ctx {
     ///
     /// # Replay
     ///
-    /// Each time the run resumes, the server calls `url` again with the same ID. `url` must return the same URL each
-    /// time.
+    /// Each time the run resumes, the function `url` is called again with the same elicitation ID. `url` must return
+    /// the same URL each time.
     ///
     /// # Examples
     ///
@@ -70,7 +70,7 @@ impl Ctx {
         ElicitUrl { ask: Ask::new(self, "url"), message: message.into(), url: PageUrl::OfId(Box::new(url)) }
     }
 
-    /// Notifies an MCP 2025-11-25 client that the user has completed the web page of the elicitation `id`. MCP
+    /// Notifies an MCP 2025-11-25 client that the user has finished on the web page of the elicitation `id`. MCP
     /// 2026-07-28 has no such notification, so this method does nothing for MCP 2026-07-28 clients.
     ///
     /// During a call, the server sends the notification to the calling client. In a task, the server sends the
@@ -92,7 +92,7 @@ pub struct ElicitUrl<'a> {
     url: PageUrl<'a>,
 }
 
-/// The URL of a web page, or a function that makes it from the elicitation's ID.
+/// The URL of a web page, or a function that creates the URL from the elicitation ID.
 enum PageUrl<'a> {
     Fixed(String),
     OfId(Box<dyn Fn(&str) -> String + Send + 'a>),
@@ -107,11 +107,12 @@ impl fmt::Debug for PageUrl<'_> {
     }
 }
 
-/// The user's answer to a [`Ctx::elicit_url`] question.
+/// The user's answer to a [`Ctx::elicit_url`] question. The answer states only whether the user agreed to open the web
+/// page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UrlElicited {
-    /// The elicitation ID. Use this ID with [`Server::elicitation_complete`](crate::Server::elicitation_complete), and
-    /// to recognize the elicitation in the page's callback.
+    /// The elicitation ID. Pass this ID to [`Server::elicitation_complete`](crate::Server::elicitation_complete). In
+    /// the callback of the web page, you can recognize the elicitation by this ID.
     pub id: String,
     /// Whether the user agreed to open the page.
     pub agreed: bool,
@@ -119,7 +120,7 @@ pub struct UrlElicited {
 }
 
 impl UrlElicited {
-    /// Returns the channel through which the user answered. Channels other than the client need
+    /// Returns the channel through which the user answered. All channels except the client need
     /// [`ServerBuilder::with_asking`](crate::ServerBuilder::with_asking).
     pub fn via(&self) -> Channel {
         self.channel
@@ -133,8 +134,8 @@ impl ElicitUrl<'_> {
         self
     }
 
-    /// Returns the elicitation ID, which stays the same when the run resumes. [`Ctx::elicit_url_with`] puts the ID into
-    /// the page's URL.
+    /// Returns the elicitation ID. The ID stays the same when the run resumes. With [`Ctx::elicit_url_with`], you can
+    /// put the ID into the URL of the web page.
     pub fn id(&self) -> String {
         format!("{}.{}", self.ask.ctx().run_id(), self.ask.key())
     }

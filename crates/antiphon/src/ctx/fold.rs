@@ -8,11 +8,11 @@ use super::{Ctx, branch::Budget};
 use crate::error::{Error, Result};
 
 impl Ctx {
-    /// Runs a long loop without a growing journal (the record of the run's results). After each iteration, the journal
-    /// keeps only `state`. Use this method for a game, a negotiation or long monitoring.
+    /// Runs a long loop with a bounded journal. After each iteration, the journal contains only the loop's `state`.
+    /// Use this method for a game, a negotiation or long monitoring.
     ///
-    /// `body` receives the state and runs one iteration. `body` returns [`ControlFlow::Continue`] with the next state,
-    /// or [`ControlFlow::Break`] with the result.
+    /// `body` is a function that receives the state and runs one iteration. `body` returns [`ControlFlow::Continue`]
+    /// with the next state, or [`ControlFlow::Break`] with the result.
     ///
     /// # Examples
     ///
@@ -51,8 +51,8 @@ impl Ctx {
         child.budget = self.budget.clone().map(Budget::of_loop);
         async move {
             let mut state = match self.folded(&key, &op).await {
-                // The journal has no entries of earlier iterations, so their questions are counted again from the
-                // stored number.
+                // The journal does not contain the entries of earlier iterations. So the questions of these iterations
+                // are counted again here, from the stored number.
                 Some(outcome) => match &child.budget {
                     Some(budget) => {
                         let (state, spent): (S, u32) = super::step::recorded(outcome)?;
@@ -70,7 +70,8 @@ impl Ctx {
                     ControlFlow::Break(result) => return Ok(result),
                     ControlFlow::Continue(next) => {
                         let next = serde_json::to_value(next).map_err(Error::from)?;
-                        // The body gets the serialized state, in this leg and on replay.
+                        // The body always receives the state after serialization and deserialization, both in this leg
+                        // and on replay.
                         state = serde_json::from_value(next.clone()).map_err(Error::from)?;
                         let value = match &child.budget {
                             Some(budget) => json!([next, budget.spent()]),
@@ -83,7 +84,7 @@ impl Ctx {
         }
     }
 
-    /// Returns the recorded state of the loop, if it has one.
+    /// Returns the state of the loop that the journal contains, or `None` if the journal contains no state.
     fn folded<'a>(&'a self, key: &'a Key, op: &'a Op) -> impl Future<Output = Option<Outcome>> + 'a {
         std::future::poll_fn(move |cx| {
             let mut state = self.run.state();

@@ -7,27 +7,31 @@ impl Ctx {
     /// Shows the tools of `group` to the caller, and sends `notifications/tools/list_changed`. A tool is in a group if
     /// you add it with [`Tool::in_group`](crate::Tool::in_group).
     ///
-    /// If the request has a session (MCP 2025-11-25), the group is enabled in this session, on all replicas, until the
-    /// session ends. MCP 2026-07-28 has no sessions. In this revision, the server enables the group for the authenticated
-    /// caller, in all requests without a session, until 24 hours after the last change of the caller's groups. The server
-    /// sends no notification when the groups expire. This needs a [backend](crate::ServerBuilder::with_backend).
+    /// If the request has a session (MCP 2025-11-25), the server enables the group in this session. The group stays
+    /// enabled on all replicas until the session ends.
     ///
-    /// In a [mounted](crate::ServerBuilder::mount) server, `group` is a group of that server.
+    /// MCP 2026-07-28 has no sessions. In this revision, the server enables the group for the authenticated caller, in
+    /// all requests without a session. All enabled groups of a caller expire 24 hours after the last change of these
+    /// groups. The server sends no notification when the groups expire. Groups without a session need a
+    /// [backend](crate::ServerBuilder::with_backend).
+    ///
+    /// In a tool of a [mounted](crate::ServerBuilder::mount) server, `group` is a group of the mounted server.
     ///
     /// # Replay
     ///
-    /// This method is a [step](Self::step). Replay does not enable the group again. If the group is already enabled,
-    /// the method changes nothing and sends no notification.
+    /// This method is a [step](Self::step). On replay, the server does not enable the group again. If the group is
+    /// already enabled, the method changes nothing and sends no notification.
     ///
     /// # Errors
     ///
     /// Returns [`ErrorKind::Misuse`](crate::ErrorKind::Misuse) in these cases:
     ///
     /// - No tool is in this group.
-    /// - The request has no session, and the caller is not authenticated or the server has no backend.
-    /// - The run is a task of MCP 2025-11-25, which has no session.
+    /// - The request has no session, and the caller is not authenticated.
+    /// - The request has no session, and the server has no backend.
+    /// - The run is a task of MCP 2025-11-25. Such a task has no session.
     ///
-    /// Returns an error if the group cannot be stored. The change may still have been stored.
+    /// Returns an error if the server cannot store the group. In this case, the store can still contain the change.
     ///
     /// # Examples
     ///
@@ -55,7 +59,7 @@ impl Ctx {
     }
 
     /// Hides the tools of `group` from the caller again. See [`enable_group`](Self::enable_group). Runs that have
-    /// started continue.
+    /// already started continue.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! The context of a tool, for its questions, steps and notifications.
+//! The context of a tool. A tool uses the context for questions, steps and notifications.
 
 mod ask;
 mod branch;
@@ -41,18 +41,19 @@ use crate::{
 /// The context of a run (one tool call). Through the context, a tool asks questions, runs steps and sends
 /// notifications.
 ///
-/// A tool receives the context by reference and cannot keep it beyond the run. The server records the result of every
-/// question and step. So the server can drop the tool's function while it waits for an answer. Later, any replica can
-/// resume the run: the replica calls the function again from the top with the recorded results. The same function
-/// therefore works on both protocol revisions. On MCP 2025-11-25 a server can send a question and wait. On MCP
-/// 2026-07-28 a server can only return the question as a result.
+/// A tool receives the context by reference and cannot use the context after the run. The server records the result of
+/// every question and step. So the server can drop the tool's function while the function waits for an answer. Later,
+/// any replica can resume the run: the replica calls the function again from the top with the recorded results.
+///
+/// The same function therefore works on both protocol revisions. On MCP 2025-11-25, a server can send a question and
+/// wait for the answer. On MCP 2026-07-28, a server can only return the question as a result.
 ///
 /// # Replay
 ///
 /// The code between two calls on `Ctx` runs again each time the run resumes. This code must be deterministic and must
 /// not have side effects. Put clocks, random numbers and side effects into [`step`](Self::step), which records the
-/// result. Do not hold a lock, a transaction or a temporary file across a question, because the server can drop the
-/// function there.
+/// result. Do not hold a lock, a transaction or a temporary file during a question, because the server can drop the
+/// function while it waits for the answer.
 ///
 /// ```
 /// use antiphon::prelude::*;
@@ -87,7 +88,7 @@ pub struct Ctx {
     scope: String,
     depth: u32,
     budget: Option<Arc<branch::Budget>>,
-    /// The mounted servers that the function belongs to.
+    /// The mounted servers that contain the function.
     mounts: Mounts,
 }
 
@@ -101,40 +102,40 @@ impl Ctx {
         self.run.id()
     }
 
-    /// Returns the ID of the current MCP request. If a run needs several requests, each of them has a different ID.
+    /// Returns the ID of the current MCP request. If a run needs several requests, each request has a different ID.
     pub fn request_id(&self) -> String {
         self.run.client.request_id()
     }
 
     /// Returns the principal: the name of the authenticated caller. Returns `None` if the server does not authenticate
-    /// callers ([`ServerBuilder::with_principal`](crate::ServerBuilder::with_principal), or `with_auth` with the
-    /// feature `auth`).
+    /// callers. To authenticate callers, use [`ServerBuilder::with_principal`](crate::ServerBuilder::with_principal),
+    /// or `with_auth` with the feature `auth`.
     pub fn principal(&self) -> Option<&str> {
         self.run.principal.as_deref()
     }
 
-    /// Returns the caller's identity and permissions, as the server's authentication determined them for this request
-    /// (`with_auth` with the feature `auth`, or your own middleware). Returns `None` over stdio, and if nothing
-    /// authenticates callers.
+    /// Returns the identity of the caller: the principal and its scopes. The identity comes from the authentication of
+    /// the current request (`with_auth` with the feature `auth`, or your own middleware). Returns `None` over stdio,
+    /// and if callers are not authenticated.
     ///
     /// # Replay
     ///
-    /// The identity belongs to the request, not to the run. In a later request of the run, the same caller can send a
-    /// different token. A task has no identity. If the tool's control flow depends on the identity, read it in a
-    /// [`step`](Self::step), or use [`principal`](Self::principal).
+    /// The identity belongs to the request, not to the run. In a later request of the run, the same caller can use a
+    /// different token. A task has no identity. If the tool's control flow depends on the identity, read the identity
+    /// in a [`step`](Self::step), or use [`principal`](Self::principal).
     pub fn identity(&self) -> Option<&antiphon_transport::identity::Identity> {
         self.run.client.extensions().get::<http::request::Parts>()?.extensions.get()
     }
 
-    /// Returns the headers of the current HTTP request. Returns `None` if the request did not use HTTP, or if a task
-    /// runs while no request waits for it.
+    /// Returns the headers of the current HTTP request. Returns `None` if the request did not use HTTP. Returns `None`
+    /// if a task runs and no request waits for this task.
     ///
-    /// Over a WebSocket, the headers are those of the request that opened the connection. With the feature `auth`, the
-    /// authentication layer removes credentials from the headers.
+    /// Over a WebSocket, this method returns the headers of the request that opened the connection. With the feature
+    /// `auth`, the authentication layer removes credentials from the headers.
     ///
     /// # Replay
     ///
-    /// The headers belong to the request, not to the run. In a later request of the run, the headers can differ, and a
+    /// The headers belong to the request, not to the run. Later requests of the same run can have other headers, and a
     /// task has no headers. If the tool's control flow depends on the headers, read the headers in a
     /// [`step`](Self::step).
     ///
@@ -151,9 +152,9 @@ impl Ctx {
         Some(&self.run.client.extensions().get::<http::request::Parts>()?.headers)
     }
 
-    /// Returns a value that your middleware added to the current request: a layer of the server
-    /// ([`middleware`](crate::middleware)), or a layer of the HTTP router. Returns `None` if the request has no value of
-    /// this type, or if a task runs while no request waits for it.
+    /// Returns a value that your middleware added to the current request. The middleware is a layer of the server
+    /// ([`middleware`](crate::middleware)) or a layer of the HTTP router. Returns `None` if the request has no value
+    /// of this type. Returns `None` if a task runs and no request waits for this task.
     ///
     /// # Replay
     ///
@@ -173,7 +174,7 @@ impl Ctx {
     /// }
     ///
     /// # fn example(server: &Server) -> axum::Router {
-    /// // The layer that finds out the tenant of a request.
+    /// // This layer finds out which tenant sent a request.
     /// server.router(Default::default()).layer(axum::Extension(Tenant("ada".into())))
     /// # }
     /// ```
@@ -183,7 +184,8 @@ impl Ctx {
 
     /// Returns the value of type `T` that you added to the server with
     /// [`ServerBuilder::with_state`](crate::ServerBuilder::with_state). A tool of a
-    /// [mounted](crate::ServerBuilder::mount) server gets the value of that server, or else of the server around it.
+    /// [mounted](crate::ServerBuilder::mount) server gets the value of the mounted server. If the mounted server has
+    /// no value of this type, the tool gets the value of the outer server.
     ///
     /// # Errors
     ///
@@ -197,18 +199,19 @@ impl Ctx {
         })
     }
 
-    /// Returns a handle that notifies clients of changed lists of tools, prompts and resources, and of changed
+    /// Returns a handle that notifies clients of changes: changed lists of tools, prompts and resources, and changed
     /// resources.
     pub fn changes(&self) -> &crate::Changes {
         &self.run.runtime.changes
     }
 
     /// Returns whether the caller has cancelled the call. Outside of a task, the server drops the tool's function at
-    /// its next await. So only code that works for long without an await needs this method.
+    /// the next `.await` after the cancellation. So you need this method only in code that works for a long time
+    /// without an `.await`.
     ///
-    /// The server does not drop the function of a cancelled task. Pending and later questions and waits of a cancelled
-    /// task fail with [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled). A step in progress continues. The tool can
-    /// run further steps to clean up before it returns.
+    /// The server does not drop the function of a cancelled task. All pending and later questions and waits of this
+    /// task fail with [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled). A step in progress continues. The tool
+    /// can run further steps to clean up before it returns.
     pub fn is_cancelled(&self) -> bool {
         self.run.is_cancelled()
     }
@@ -217,24 +220,25 @@ impl Ctx {
     ///
     /// # Replay
     ///
-    /// A client can declare different capabilities in a later request of the run. The journal contains the first result
-    /// of this method, so the tool takes the same path on every replay.
+    /// A client can declare different capabilities in a later request of the run. The journal contains the first
+    /// result of this method. So the method returns the same result on every replay.
     pub fn supports(&self, capability: Capability) -> impl Future<Output = Result<bool>> + Send + '_ {
         let supported = self.run.client.supports(capability);
         self.step(&format!("supports {}", capability.name()), move || std::future::ready(Ok(supported)))
     }
 
-    /// Returns the client capabilities that the questions of this run can use, as MCP writes them.
+    /// Returns the client capabilities that the questions of this run can use, in the JSON format of MCP.
     ///
-    /// These are the capabilities that the client declared, and those that the server provides in its place:
-    /// [`ServerBuilder::with_model`](crate::ServerBuilder::with_model) answers sampling requests, and
-    /// [`ServerBuilder::with_asking`](crate::ServerBuilder::with_asking) shows forms. Use this method to declare
-    /// capabilities to another MCP server, whose questions you [`forward`](Self::forward).
+    /// The result contains the capabilities that the client declared. The result also contains the capabilities that
+    /// the server provides instead of the client: [`ServerBuilder::with_model`](crate::ServerBuilder::with_model)
+    /// answers sampling requests, and [`ServerBuilder::with_asking`](crate::ServerBuilder::with_asking) shows forms.
+    /// Use this method if your tool connects to another MCP server and sends that server's questions to the client
+    /// with [`forward`](Self::forward). Your tool can then declare these capabilities to the other server.
     ///
     /// # Replay
     ///
-    /// The capabilities belong to the request, not to the run. If the tool's control flow depends on them, use
-    /// [`supports`](Self::supports).
+    /// The capabilities belong to the request, not to the run. If the tool's control flow depends on the capabilities,
+    /// use [`supports`](Self::supports).
     pub fn question_capabilities(&self) -> Value {
         let (client, models) = (&self.run.client, &self.run.runtime.models);
         let can = |request: Value| client.lacks(&request).is_none() || self.run.channels().carry(&request);
@@ -248,7 +252,7 @@ impl Ctx {
         let asks_client = models.policy != SamplingPolicy::ProviderOnly;
         let sampling = json!({"method": "sampling/createMessage", "params": {}});
         if models.has_provider() || (asks_client && client.lacks(&sampling).is_none()) {
-            // For a client or a model without tools, Antiphon describes the tools in the prompt.
+            // If a client or a model does not support tools, Antiphon describes the tools in the prompt.
             capabilities["sampling"] = json!({"tools": {}});
             if asks_client && client.supports(Capability::SamplingContext) {
                 capabilities["sampling"]["context"] = json!({});
@@ -260,7 +264,7 @@ impl Ctx {
         capabilities
     }
 
-    /// Returns the key of the next call named `name` in this scope.
+    /// Returns the key of the next question or step with the name `name` in this branch.
     fn take_key(&self, name: &str) -> Key {
         self.run.state().machine().take_key(&self.scope, name)
     }

@@ -4,10 +4,10 @@ use super::Ctx;
 use crate::protocol::{Level, Note};
 
 impl Ctx {
-    /// Sends a log message to the client. `data` is a text or any serializable value.
+    /// Sends a log message to the client. `data` is text or any other serializable value.
     ///
-    /// The server sends the message only if the client requested messages of this level. On MCP 2025-11-25 the client
-    /// sets the level with `logging/setLevel`. On MCP 2026-07-28 each request can set the level.
+    /// The server sends the message only if the client requested messages of this level. On MCP 2025-11-25, the client
+    /// sets the level with `logging/setLevel`. On MCP 2026-07-28, each request can set the level.
     ///
     /// # Replay
     ///
@@ -33,8 +33,8 @@ impl Ctx {
         }
     }
 
-    /// Returns the lowest level of the log messages that the client requested. Returns `None` if the client requested
-    /// none, or if a task runs while no request waits for it. See [`log`](Self::log).
+    /// Returns the lowest log level that the client requested. Returns `None` if the client requested no log messages.
+    /// Returns `None` if a task runs and no request waits for this task. See [`log`](Self::log).
     pub fn log_level(&self) -> Option<Level> {
         const LEVELS: [Level; 8] = [
             Level::Debug,
@@ -51,8 +51,8 @@ impl Ctx {
 
     /// Reports the tool's progress to the client.
     ///
-    /// The server sends the progress only if the caller requested progress notifications, and only if the value has
-    /// increased. In a task, the progress also becomes the task's status message.
+    /// The server sends the progress only if the caller requested progress notifications, and only if the value is
+    /// higher than before. In a task, the text of the progress also becomes the task's status message.
     ///
     /// # Replay
     ///
@@ -78,7 +78,7 @@ impl Ctx {
     }
 }
 
-/// The progress of a tool: a value, an optional total and an optional text.
+/// The progress of a tool, with a value, an optional total and an optional text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
     done: f64,

@@ -12,7 +12,7 @@ use super::{Ctx, ask::Ask};
 use crate::error::Result;
 
 impl Ctx {
-    /// Asks the client for its roots, which are the folders that the user works in.
+    /// Asks the client for its roots, the folders that the user works in.
     ///
     /// MCP 2026-07-28 deprecates roots, but its clients can still support roots.
     ///
@@ -24,7 +24,7 @@ impl Ctx {
     }
 }
 
-/// A root of the client: a folder, or another place, that the user works in.
+/// A root that the client declared: a folder, or another place, in which the user works.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Root {

@@ -13,7 +13,7 @@ impl Ctx {
     /// Waits for a duration. In a task, the server can remove the run from memory during the wait, and a worker resumes
     /// the run after the wait.
     ///
-    /// The journal contains the time at which the wait ends, so a resumed run waits only for the remaining time.
+    /// The journal contains the time at which the wait ends. So a resumed run waits only for the remaining time.
     /// Outside of a task, the client's request stays open during the wait.
     ///
     /// # Errors
@@ -35,8 +35,8 @@ impl Ctx {
     }
 
     /// Requests that the run continues as a task, so that the client does not have to wait for the result. The tool's
-    /// [policy](crate::task::TaskPolicy) must allow tasks, and the client must support tasks. At the tool's next await,
-    /// the client then receives the ID of the task.
+    /// [policy](crate::task::TaskPolicy) must allow tasks, and the client must support tasks. The change happens at
+    /// the tool's next `.await`: the client then receives the ID of the task.
     ///
     /// If the run cannot become a task, this call has no effect.
     ///
@@ -54,7 +54,7 @@ impl Ctx {
     }
 }
 
-/// A wait for a duration. `.await` starts the wait.
+/// A timed wait. `.await` starts the wait.
 #[must_use = "a wait begins when it is awaited"]
 pub struct Sleep<'a> {
     ctx: &'a Ctx,

@@ -27,14 +27,16 @@ impl Ctx {
     /// # Replay
     ///
     /// A step runs at least once. Replay does not run a step whose result is in the journal. A step runs again if its
-    /// process dies during the step, or if the client sends the same request again. With
-    /// [`step_with_key`](Self::step_with_key), the step gets an idempotency key, so that the external system can
-    /// recognize a duplicate. With [`at_most_once`](Step::at_most_once), the step does not run again. If a step fails
-    /// and the tool continues, the journal contains the error.
+    /// process dies during the step, or if the client sends the same request again. If a step fails and the tool
+    /// continues, the journal contains the error.
     ///
-    /// The tool always receives the recorded form of the result, even when the step has just run. Antiphon therefore
-    /// serializes and deserializes every value. An error has its [`kind`](Error::kind) and a text with all its causes,
-    /// but no [`source`](Error::source). If you need an error as its original type, handle it inside the step.
+    /// With [`step_with_key`](Self::step_with_key), the step gets an idempotency key. An external system can then
+    /// recognize a repeated request. With [`at_most_once`](Step::at_most_once), the step does not run again.
+    ///
+    /// The tool always receives the result in its recorded form, even directly after the step. For this purpose,
+    /// Antiphon serializes and deserializes every value. A recorded error has its [`kind`](Error::kind) and a text
+    /// with all causes, but no [`source`](Error::source). If you need the original error type, handle the error inside
+    /// the step.
     ///
     /// # Examples
     ///
@@ -58,7 +60,7 @@ impl Ctx {
         self.step_with_key(name, |_| body())
     }
 
-    /// Runs a step whose function returns an error type other than [`Error`], for example [`std::io::Error`] or
+    /// Runs a step with a function that returns an error type other than [`Error`], for example [`std::io::Error`] or
     /// `anyhow::Error`. See [`step`](Self::step).
     ///
     /// # Examples
@@ -97,8 +99,8 @@ impl Ctx {
         })
     }
 
-    /// Runs a step with an idempotency key, which `body` receives. If the same step of the same run is executed again,
-    /// the step gets the same idempotency key. See [`step`](Self::step).
+    /// Runs a step with an idempotency key. `body` receives this key. If the same step of the same run is executed
+    /// again, `body` receives the same key. See [`step`](Self::step).
     pub fn step_with_key<'a, T, F, Fut>(&'a self, name: &str, body: F) -> Step<'a, F, Fut>
     where
         T: Serialize + DeserializeOwned,
@@ -122,8 +124,8 @@ impl Ctx {
 ///
 /// # Cancel safety
 ///
-/// If the future is dropped before the step ends, the journal has no record of the step. A part of its side effect can
-/// already have happened.
+/// If the future is dropped before the step ends, the journal does not contain the step. A part of the step's side
+/// effect may already have happened.
 #[must_use = "a step does nothing until you `.await` it"]
 pub struct Step<'a, F, Fut> {
     ctx: &'a Ctx,
@@ -132,7 +134,7 @@ pub struct Step<'a, F, Fut> {
     body: Option<F>,
     running: Option<Pin<Box<Fut>>>,
     told: Spanned,
-    /// Whether the machine needs no notification when this is dropped.
+    /// Whether dropping the step needs no notification to the replay machine.
     left: bool,
 }
 
@@ -142,26 +144,28 @@ where
     F: FnOnce(String) -> Fut,
     Fut: Future<Output = Result<T>>,
 {
-    /// Runs the step at most once, even if the client sends a request several times or several replicas receive it.
+    /// Runs the step at most once, even if the client sends a request several times, or several replicas receive the
+    /// request.
     ///
-    /// Before the step begins, the server writes a claim (a record that reserves the step) to its store. A second
-    /// attempt finds the claim, waits, and receives the result of the first attempt, which can be an error. If the
+    /// Before the step begins, the server writes a claim to its store. A claim is a record that reserves the step. A
+    /// second attempt finds the claim, waits for the first attempt, and receives its result or its error. If the
     /// process of the first attempt dies during the step, the outcome of the step is unknown. The call then fails with
     /// [`ErrorKind::Indeterminate`](crate::ErrorKind::Indeterminate), and the step does not run again.
     ///
-    /// In a task, the server keeps the claim as long as the task's record, even if an operator retries the run. Outside
-    /// of a task, the server keeps the claim as long as a `requestState` is valid
+    /// In a task, the server stores the claim as long as the task's record. This is true even if an operator retries
+    /// the run. Outside of a task, the server stores the claim as long as a `requestState` is valid
     /// ([`SealConfig::with_ttl`](crate::seal::SealConfig::with_ttl)).
     ///
-    /// The claim belongs to one run. If a client does not receive the answer to its first request, it can call the tool
-    /// again. This call starts a new run, in which the step runs again. So ask a question, for example for a
-    /// confirmation, before a step that must not run twice.
+    /// The claim belongs to one run. If a client does not receive the response to its first request, the client can
+    /// call the tool again. The second call starts a new run, and the step runs again in this run. So ask a question,
+    /// for example for a confirmation, before a step that must not run twice.
     ///
     /// # Errors
     ///
     /// Returns [`ErrorKind::Misuse`](crate::ErrorKind::Misuse) if the server has no store
-    /// ([`ServerBuilder::with_backend`](crate::ServerBuilder::with_backend)). If the tool declares
-    /// [`Tool::needs_backend`](crate::Tool::needs_backend), building a server without a store fails instead.
+    /// ([`ServerBuilder::with_backend`](crate::ServerBuilder::with_backend)). If you set
+    /// [`Tool::needs_backend`](crate::Tool::needs_backend), this problem is found earlier:
+    /// [`ServerBuilder::build`](crate::ServerBuilder::build) returns an error.
     ///
     /// # Examples
     ///
@@ -226,8 +230,8 @@ where
         }
         this.told = Spanned::none();
         if run.persistence().is_some() {
-            // In a task, the tool only receives written results. The driver writes the result when the tool is idle,
-            // and then polls this step again.
+            // In a task, the tool receives a result only after the result is written. The driver writes the result
+            // when the tool is idle, and then polls this step again.
             this.running = None;
             let outcome =
                 result.and_then(|value| Ok(serde_json::to_value(value)?)).map_err(|error| error.to_failure());
@@ -237,8 +241,8 @@ where
             return Poll::Pending;
         }
         this.left = true;
-        // The tool receives the recorded form, in this leg and on replay: the error with its causes in its text, and
-        // the value after deserialization.
+        // The tool receives the recorded form of the result, both in this leg and on replay: an error whose text
+        // contains its causes, or a deserialized value.
         let outcome =
             result.and_then(|value| Ok(serde_json::to_value(value)?)).map_err(|error| error.to_failure());
         run.state().machine().finish(&this.key, outcome.clone());
@@ -257,7 +261,7 @@ pub(super) fn recorded<T: DeserializeOwned>(outcome: Outcome) -> Result<T> {
     }
 }
 
-/// The body is moved out before it runs and its future is boxed, so no field of a step is pinned.
+/// The body is moved out before it runs, and the future of the body is boxed, so no field of a step is pinned.
 impl<F, Fut> Unpin for Step<'_, F, Fut> {}
 
 impl<F, Fut> Drop for Step<'_, F, Fut> {

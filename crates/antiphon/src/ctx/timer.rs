@@ -1,4 +1,5 @@
-//! A deadline that replays: its time, and the fact that it passed, are recorded as steps.
+//! A deadline that a run can replay. The journal records the time of the deadline as a step, and whether the deadline
+//! has passed as another step.
 
 use std::{
     task::{Context, Poll},
@@ -47,12 +48,12 @@ impl Timer {
         Ok(Poll::Ready(()))
     }
 
-    /// Returns whether the deadline has passed, in this leg or in an earlier one.
+    /// Returns whether the deadline has passed, in this leg or in an earlier leg.
     pub(super) fn poll_passed(&self, ctx: &Ctx, cx: &Context<'_>) -> bool {
         self.poll(ctx, cx, false).is_ready()
     }
 
-    /// Returns `true` when the deadline has passed, or `false` if the run was cancelled before.
+    /// Returns `true` when the deadline has passed, or `false` if the run was cancelled before the deadline.
     pub(super) fn poll_over(&self, ctx: &Ctx, cx: &Context<'_>) -> Poll<bool> {
         let cancelled = ctx.run.persistence().is_some_and(Persistence::is_cancelled);
         self.poll(ctx, cx, cancelled)
@@ -84,7 +85,7 @@ impl Timer {
         }
     }
 
-    /// Withdraws the deadline.
+    /// Withdraws the steps of the deadline.
     pub(super) fn leave(&self, ctx: &Ctx) {
         let mut state = ctx.run.state();
         state.leave(&self.begin);

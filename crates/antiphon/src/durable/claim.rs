@@ -1,13 +1,14 @@
-//! A record that one replica holds while it sends heartbeats.
+//! A record in the store that one replica owns while it sends heartbeats.
 
 use std::time::{Duration, Instant};
 
 use antiphon_store::{Error, Result, Revision, Store};
 use bytes::Bytes;
 
-/// Waits until the holder of `key` writes a value that `settled` accepts, or stops sending heartbeats.
+/// Waits until the holder of `key` writes a value that `settled` accepts, or until the holder stops sending
+/// heartbeats.
 ///
-/// This process measures the silence with its own clock, so the clocks of the replicas can differ.
+/// This process measures the time without a heartbeat with its own clock. So the clocks of the replicas can differ.
 pub(crate) async fn watch<T>(
     store: &dyn Store,
     key: &str,
@@ -15,7 +16,7 @@ pub(crate) async fn watch<T>(
     settled: impl Fn(&Bytes) -> Option<T>,
 ) -> Result<Watched<T>> {
     let mut seen: Option<(Revision, Instant)> = None;
-    // Short pauses first, because most holders finish soon.
+    // The first pauses are short, because most holders finish soon.
     let mut pause = Duration::from_millis(2);
     loop {
         let Some(record) = store.get(key).await? else { return Ok(Watched::Gone) };
@@ -35,7 +36,7 @@ pub(crate) async fn watch<T>(
     }
 }
 
-/// The number of heartbeats that a holder can miss.
+/// The number of heartbeats that a holder can miss before it counts as stopped.
 const SILENCE: u32 = 4;
 
 /// The state of another holder's claim.
@@ -51,15 +52,15 @@ pub(crate) enum Watched<T> {
 pub(crate) struct Held<'a> {
     pub(crate) store: &'a dyn Store,
     pub(crate) key: &'a str,
-    /// The value that this process wrote. It identifies the holder.
+    /// The value that this process wrote. The value identifies the holder.
     pub(crate) claim: Bytes,
     pub(crate) revision: Revision,
-    /// How long the record is kept without a heartbeat.
+    /// How long the record exists without a heartbeat.
     pub(crate) ttl: Duration,
 }
 
 impl Held<'_> {
-    /// Runs `work`, and sends a heartbeat every `beat`.
+    /// Runs `work`. While `work` runs, sends a heartbeat at the interval `beat`.
     ///
     /// If another process overwrites the claim, the work continues, because it may already have side effects.
     /// [`settle`](Self::settle) then reports the loss.
@@ -72,7 +73,7 @@ impl Held<'_> {
                 done = &mut work => return done,
                 () = tokio::time::sleep(beat) => {}
             }
-            // A started write must complete. Otherwise the revision of the claim would be unknown.
+            // A write that has started must complete. Otherwise, the revision of the claim would be unknown.
             let write = self.store.update(self.key, self.claim.clone(), Some(self.ttl), self.revision);
             let mut write = std::pin::pin!(write);
             let beaten = loop {
@@ -100,8 +101,8 @@ impl Held<'_> {
         }
     }
 
-    /// Stores the final value. Returns `false` if another process took the claim and `over` does not allow
-    /// overwriting that process's value.
+    /// Stores the final value. Returns `false` if another process has taken the claim, and `over` does not allow
+    /// overwriting the value of that process.
     pub(crate) async fn settle(
         &self,
         value: Bytes,

@@ -1,6 +1,6 @@
-//! Records of runs in the store, if the server has one.
+//! The records of runs in the store.
 //!
-//! Every record here expires. Values that are too large for one record are stored in
+//! Every record here expires. If a value is too large for one record, it is stored in
 //! [`Pieces`](antiphon_store::Pieces), which also expire. Replicas remove expired records
 //! (`server/replicas/cleanup.rs`).
 
@@ -16,25 +16,25 @@ use crate::{
     error::{Error, ErrorKind},
 };
 
-/// Prefix of the records of replies to single-use sealed states.
+/// The name prefix of records that contain the replies to single-use sealed states.
 pub(crate) const SEALS: &str = "seal";
-/// Prefix of the records of at-most-once steps.
+/// The name prefix of records of at-most-once steps.
 pub(crate) const STEPS: &str = "step";
-/// Prefixes of the records that are removed after they expire.
+/// The name prefixes of records that are removed after they expire.
 pub(crate) const KINDS: [&str; 9] =
     ["seal/", "step/", "spent/", "pieces/", "rings/", "audit/", TASKS, WAITS, GROUPS];
-/// Prefix of the records of tasks.
+/// The name prefix of the records of tasks.
 pub(crate) const TASKS: &str = "tasks/";
-/// Prefix of the records of the groups of tools that are enabled for a principal.
+/// The name prefix of records that contain the enabled groups of tools of a principal.
 pub(crate) const GROUPS: &str = "groups/";
-/// Prefix of the records that list the tasks that wait for users.
+/// The name prefix of records that list the tasks that wait for users.
 pub(crate) const WAITS: &str = "waits/";
 
-/// The number of expired records that are removed in one call.
+/// The maximum number of expired records that are removed in one call.
 const BULK: usize = 1000;
 
-/// Removes all expired records under `prefix`, unless the server stops first. No other record may depend on
-/// them.
+/// Removes all expired records under `prefix`, unless the server stops first. Other records must not depend on these
+/// records.
 pub(crate) async fn remove_all(
     store: &dyn Store,
     prefix: &str,
@@ -44,12 +44,12 @@ pub(crate) async fn remove_all(
     Ok(())
 }
 
-/// Returns a key of fixed length. `what` can have any length and any characters.
+/// Returns a record name of fixed length. `what` can have any length and can contain any bytes.
 pub(crate) fn key(kind: &str, what: &[u8]) -> String {
     format!("{kind}/{}", sha256(what))
 }
 
-/// Converts an error of the store to an error for the caller, who can try again.
+/// Converts an error of the store into an error for the caller. The caller can try again later.
 pub(crate) fn unavailable(error: antiphon_store::Error) -> Error {
     let error = Error::from(error);
     tracing::error!("the store failed: {error:#}");

@@ -16,22 +16,23 @@ use crate::url_elicitation::UrlElicitation;
 /// The result type of tool, prompt and resource functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The error of a tool, prompt or resource function, or of a question or step in it.
+/// The error of a tool, prompt or resource function, or of one of its questions or steps.
 ///
-/// `?` converts every other error into `Error`: types that implement [`std::error::Error`], `anyhow::Error`,
-/// `eyre::Report`, `Box<dyn Error + Send + Sync>`, and text. If a tool returns an error, the model receives the error's
-/// text with `isError: true`. If the run is a task, the server can retry it, unless you mark the error with
-/// [`terminal`](Self::terminal). For a few kinds of error, the server returns a JSON-RPC error instead of a tool
+/// The `?` operator converts other errors into `Error`: types that implement [`std::error::Error`], `anyhow::Error`,
+/// `eyre::Report`, `Box<dyn Error + Send + Sync>`, and text. If a tool returns an error, the model receives the
+/// error's text with `isError: true`. If the run is a task, the server can retry the task, unless you mark the error
+/// with [`terminal`](Self::terminal). For a few kinds of errors, the server returns a JSON-RPC error instead of a tool
 /// result. The documentation of [`ErrorKind`] lists the JSON-RPC error codes.
 ///
-/// # Into other error types
+/// # Conversion into other error types
 ///
-/// Like `anyhow::Error`, the type `Error` does not implement [`std::error::Error`]. `?` converts an `Error` into
+/// Like `anyhow::Error`, the type `Error` does not implement [`std::error::Error`]. The `?` operator converts an
+/// `Error` into these types:
 ///
-/// - `anyhow::Error` (feature `anyhow`, on by default) and `eyre::Report` (feature `eyre`),
-/// - `Box<dyn Error>`. For `Box<dyn Error + Send + Sync>` call [`into_boxed`](Self::into_boxed).
+/// - `anyhow::Error` (feature `anyhow`, on by default) and `eyre::Report` (feature `eyre`)
+/// - `Box<dyn Error>`. For `Box<dyn Error + Send + Sync>`, call [`into_boxed`](Self::into_boxed)
 ///
-/// An error keeps its kind if you convert it into one of these other error types and back. So a tool can return
+/// If you convert an `Error` into one of these types and back, the error keeps its kind. So a tool can return
 /// `anyhow::Result`:
 ///
 /// ```
@@ -56,24 +57,24 @@ struct Inner {
     terminal: bool,
 }
 
-/// The kind of an [`Error`], which tells your code what failed.
+/// The kind of an [`Error`]. Your code can use the kind to decide how to handle the error.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The tool's function returned an error, or it panicked.
     Tool(String),
-    /// The user declined to answer the question with this key.
+    /// The user declined to answer a question. The text is the question key.
     Declined(String),
-    /// The user closed the question with this key without an answer.
+    /// The user closed a question without an answer. The text is the question key.
     Dismissed(String),
     /// The user's answers to a question were invalid, and no retries are left.
     InvalidAnswer {
         /// The question key.
         key: String,
-        /// The problems of the last answer, one line each.
+        /// The problems of the last answer, one string per problem.
         problems: Vec<String>,
     },
-    /// The client did not declare a capability that the question needs. On MCP 2026-07-28 the server returns the
+    /// The client did not declare a capability that the question needs. On MCP 2026-07-28, the server returns the
     /// JSON-RPC error `-32021`.
     Unsupported(Capability),
     /// The client answered a question with a JSON-RPC error.
@@ -83,29 +84,29 @@ pub enum ErrorKind {
         /// The error message that the client sent.
         message: String,
     },
-    /// No model replied to the request. The text lists the models that were tried and their errors.
+    /// No model replied to the request. The text lists which models were tried, and their errors.
     Model(String),
     /// The model's replies were invalid, and no retries are left.
     SampleValidation(Box<SampleValidationError>),
     /// The arguments of the call do not match the tool's input schema.
     InvalidArguments(Vec<String>),
-    /// The user must visit these web pages before the tool can run. On MCP 2025-11-25 the server returns the JSON-RPC
+    /// The user must visit these web pages before the tool can run. On MCP 2025-11-25, the server returns the JSON-RPC
     /// error `-32042`.
     UrlElicitationRequired(Vec<UrlElicitation>),
     /// Your code or the server's configuration uses the API incorrectly, for example with an invalid form or an
     /// undeclared question key.
     Misuse(String),
-    /// Drift: on replay, the tool's code does not match the recorded journal. The run cannot continue.
+    /// Drift: on replay, the code of the tool does not match the recorded journal. The run cannot continue.
     Drift(Drift),
     /// The tool awaits a future that can never complete.
     Deadlock,
-    /// The outcome of the `at_most_once` step with this key is unknown, because its process stopped during the step.
-    /// The server does not run the step again. Check in the external system whether the effect has happened, or ask a
-    /// user.
+    /// The outcome of an `at_most_once` step is unknown, because the process stopped during the step. The text is the
+    /// key of the step. The server does not run the step again. Check in the external system whether the effect has
+    /// happened, or ask a user.
     Indeterminate(String),
-    /// A limit of the server or of a [branch](crate::Ctx::branch) was reached. The text names the limit.
+    /// The run reached a limit of the server or of a [branch](crate::Ctx::branch). The text describes the limit.
     Limit(String),
-    /// The run, branch or request exceeded this time limit.
+    /// The run, the branch or the request exceeded its time limit. The value is the time limit.
     Timeout(Duration),
     /// The client did not answer a question before the deadline
     /// ([`Limits::with_answer_timeout`](crate::Limits::with_answer_timeout)).
@@ -123,7 +124,7 @@ pub enum ErrorKind {
     },
 }
 
-/// A client capability that a question requires.
+/// A client capability that a question needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Capability {
@@ -135,12 +136,12 @@ pub enum Capability {
     Sampling,
     /// The client can offer tools to its model: `sampling.tools`.
     SamplingTools,
-    /// The client can add context of servers to a request: `sampling.context`.
+    /// The client can add the context of servers to a request: `sampling.context`.
     SamplingContext,
     /// The client can list the folders that the user works in: `roots`.
     Roots,
-    /// A session in which the server can send requests. If an MCP 2025-11-25 client sends a request without a session,
-    /// the server cannot ask this client questions.
+    /// The request has a session, in which the server can send requests. If an MCP 2025-11-25 client sends a request
+    /// without a session, the server cannot send questions to this client.
     Session,
 }
 
@@ -173,7 +174,7 @@ impl Capability {
     }
 }
 
-/// The sampling method whose replies were invalid, in a [`SampleValidationError`].
+/// The sampling method whose replies were not valid, in a [`SampleValidationError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum SampleMethod {
@@ -192,7 +193,7 @@ impl fmt::Display for SampleMethod {
     }
 }
 
-/// The error for a model whose replies were all invalid, including the replies to retries.
+/// The error if all replies of a model were invalid, including the replies to retries.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -204,7 +205,7 @@ pub struct SampleValidationError {
     pub attempts: u32,
     /// The last reply of the model.
     pub last_result: Reply,
-    /// The problems of the last reply, one line each.
+    /// The problems of the last reply, one string per problem.
     pub problems: Vec<String>,
 }
 
@@ -219,8 +220,8 @@ impl fmt::Display for SampleValidationError {
 impl std::error::Error for SampleValidationError {}
 
 impl ErrorKind {
-    /// Returns the name of the kind, for logs and metrics. The error's text can contain the caller's data, so it is in
-    /// neither.
+    /// Returns the name of the kind, for logs and metrics. Logs and metrics do not contain the text of the error,
+    /// because the text can contain the caller's data.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Tool(_) => "tool",
@@ -292,7 +293,7 @@ impl fmt::Display for ErrorKind {
 const URL_GUARD: &str = "URL elicitation mode is not supported by this client. Use form mode (default) instead. See: https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation";
 
 impl Error {
-    /// Creates an error of the kind [`ErrorKind::Tool`]. The model and the user can read its text.
+    /// Creates an error of the kind [`ErrorKind::Tool`]. The model and the user can read the text `message`.
     pub fn tool(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Tool(message.into()))
     }
@@ -306,13 +307,14 @@ impl Error {
     /// Creates an error that asks the user to visit these web pages. After the visit, the client can call the tool
     /// again.
     ///
-    /// On MCP 2025-11-25 the server returns the JSON-RPC error `-32042` with the list of web pages. MCP 2026-07-28 does
-    /// not define the code `-32042`. [`Ctx::elicit_url`](crate::Ctx::elicit_url) works on both protocol revisions.
+    /// On MCP 2025-11-25, the server returns the JSON-RPC error `-32042` with the list of web pages. MCP 2026-07-28
+    /// does not define the code `-32042`. [`Ctx::elicit_url`](crate::Ctx::elicit_url) works on both protocol
+    /// revisions.
     pub fn url_elicitation_required(elicitations: impl IntoIterator<Item = UrlElicitation>) -> Self {
         Self::new(ErrorKind::UrlElicitationRequired(elicitations.into_iter().collect()))
     }
 
-    /// Sets the `data` of a JSON-RPC error. It has no effect on errors that [`protocol`](Self::protocol) did not create.
+    /// Sets the `data` of a JSON-RPC error. This method changes only errors that [`protocol`](Self::protocol) created.
     #[must_use]
     pub fn with_data(mut self, value: serde_json::Value) -> Self {
         if let ErrorKind::Protocol { data, .. } = &mut self.0.kind {
@@ -334,7 +336,7 @@ impl Error {
         &self.0.kind
     }
 
-    /// Returns the error that caused this error, if any.
+    /// Returns the error that caused this error, or `None` if this error has no cause.
     pub fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.0.source.as_deref().map(|source| source as &(dyn StdError + 'static))
     }
@@ -345,7 +347,7 @@ impl Error {
         Box::new(Boxed(self))
     }
 
-    /// Marks the error as terminal. If the run is a task, the server does not retry it.
+    /// Marks the error as terminal. If the run is a task, the server does not retry the task.
     #[must_use]
     pub fn terminal(mut self) -> Self {
         self.0.terminal = true;
@@ -381,13 +383,14 @@ impl<E: Into<Box<dyn StdError + Send + Sync>> + 'static> From<E> for Error {
     }
 }
 
-/// Looks for an [`Error`] inside the `Option` of an error of another crate. Breaks with an error whose kind must be kept:
-/// the text around it is lost. Continues with whether an error of the kind [`ErrorKind::Tool`] inside is terminal: the
-/// new error has the complete text.
+/// Searches for an [`Error`] inside an error of another crate. The parameter is an `Option` with this error. The
+/// function breaks if it finds an error whose kind must be kept. The text around that error is lost. Otherwise, the
+/// function continues. The value is then whether it has found a terminal error of the kind [`ErrorKind::Tool`],
+/// because the new error contains the complete text.
 type FindInside = fn(&mut dyn Any) -> ControlFlow<Error, bool>;
 
-/// The types of other crates that can contain an [`Error`]. Boxing them loses the type of the error inside, and with it
-/// the error's kind.
+/// Functions for the error types of other crates that can contain an [`Error`]. When such an error is boxed, the type
+/// and the kind of the inner error are lost.
 const WRAPPERS: &[FindInside] = &[
     #[cfg(feature = "anyhow")]
     anyhow_error::find,
@@ -412,7 +415,7 @@ impl fmt::Debug for Boxed {
 
 impl StdError for Boxed {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        // The text of `source` is already the text of the error.
+        // The text of this error is already the text of `source`, so the next cause is the source of `source`.
         self.0.0.source.as_ref()?.source()
     }
 }
@@ -423,7 +426,7 @@ impl From<Error> for Box<dyn StdError> {
     }
 }
 
-/// `{}` writes the error. `{:#}` also writes its causes.
+/// `{}` writes the text of the error. `{:#}` also writes the texts of its causes.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0.kind)?;
@@ -438,7 +441,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// `main` prints the error with this implementation.
+/// If `main` returns this error, Rust prints it with this implementation.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self:#}")
@@ -452,7 +455,7 @@ pub struct BuildError {
 }
 
 impl BuildError {
-    /// Returns all problems, one line each.
+    /// Returns all problems, one string per problem.
     pub fn problems(&self) -> &[String] {
         &self.problems
     }
@@ -468,7 +471,7 @@ impl fmt::Display for BuildError {
     }
 }
 
-/// `main` prints the error with this implementation.
+/// If `main` returns this error, Rust prints it with this implementation.
 impl fmt::Debug for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)

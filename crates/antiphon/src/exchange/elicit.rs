@@ -2,10 +2,10 @@ use antiphon_llm::{Block, Content, Message};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// A question to a user and its answer, as two messages for a model.
+/// A question to a user and the user's answer, as two messages for a model.
 ///
 /// The first message is a `tool_use` of the assistant, which contains the question. The second message is the
-/// `tool_result` of the user, which contains the answer. If the user did not answer, the question has no exchange.
+/// `tool_result` of the user, which contains the answer. A question that the user did not answer has no exchange.
 ///
 /// For a question to a model, see [`SampleExchange`](super::SampleExchange). In a `SampleExchange`, the user asks and
 /// the assistant answers.
@@ -30,8 +30,8 @@ impl ElicitExchange {
         Self { messages: [request.clone(), response.clone()], request, response }
     }
 
-    /// Replaces the arguments of the `tool_use`, which are the form by default. For example, you can show the model the
-    /// board that the question was about.
+    /// Replaces the arguments of the `tool_use`. By default, the arguments contain the form. For example, you can show
+    /// the model the board that the question was about.
     #[must_use]
     pub fn with_arguments(mut self, arguments: Map<String, Value>) -> Self {
         if let Some(Block::ToolUse(used)) = self.request.content.first_mut() {

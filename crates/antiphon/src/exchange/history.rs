@@ -5,11 +5,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{ElicitExchange, SampleExchange};
 
-/// The conversation so far, as messages for a model.
+/// A conversation with a model, as a list of messages.
 ///
-/// In a history, every `tool_use` is followed by its `tool_result`, because models reject a `tool_use` without a
-/// result. A method returns an error if it would add a `tool_use` without its result. An
-/// [`OpenExchange`](super::OpenExchange) has calls without results, so you cannot add it.
+/// In a history, a `tool_result` follows every `tool_use`, because models reject a `tool_use` without a result. If a
+/// method would add a `tool_use` without its result, the method returns an error. An
+/// [`OpenExchange`](super::OpenExchange) contains tool calls without results, so you cannot add it to a history.
 ///
 /// ```
 /// # use antiphon::{exchange::History, prelude::*};
@@ -28,7 +28,7 @@ use super::{ElicitExchange, SampleExchange};
 /// # use antiphon::{exchange::History, prelude::*};
 /// # async fn turn(ctx: &Ctx, history: &mut History) -> Result<()> {
 /// let plan = ctx.sample_tools("Choose a strategy.", []).await?;
-/// history.push(plan.exchange)?; // the calls have no results yet
+/// history.push(plan.exchange)?; // error: the tool calls have no results yet
 /// # Ok(())
 /// # }
 /// ```
@@ -55,17 +55,18 @@ impl History {
         Ok(Self { messages })
     }
 
-    /// Adds the messages of an exchange. If the first message of the exchange is already the last message of the
-    /// history, that message is not added again. So you can pass the history's messages as the prompt of
-    /// [`Ctx::sample`](crate::Ctx::sample) and then add the exchange.
+    /// Adds the messages of an exchange. If the last message of the history is equal to the first message of the
+    /// exchange, this message is not added again. So you can pass the history's messages as the prompt of
+    /// [`Ctx::sample`](crate::Ctx::sample), and then add the exchange.
     ///
     /// # Errors
     ///
-    /// Returns [`HistoryError`] if your code has changed the exchange so that its calls and results do not match.
+    /// Returns [`HistoryError`] if your code has changed the exchange so that its tool calls and results do not match.
     pub fn push(&mut self, exchange: impl Exchange) -> Result<(), HistoryError> {
         let messages = exchange.into_messages();
         let repeated = messages.first().is_some_and(|first| self.messages.last() == Some(first));
-        // A repeated question can be a `tool_result`. Its call is already in the history.
+        // The first message can be a `tool_result` that is already in the history. Its tool call is then in the
+        // history too.
         let messages = &messages[usize::from(repeated)..];
         check(messages)?;
         self.messages.extend_from_slice(messages);
@@ -76,8 +77,8 @@ impl History {
     ///
     /// # Errors
     ///
-    /// Returns [`HistoryError`] if the message has a `tool_use` or a `tool_result`. Add messages with tool calls or
-    /// results as an exchange, with [`push`](Self::push).
+    /// Returns [`HistoryError`] if the message contains a `tool_use` or a `tool_result`. To add messages with tool
+    /// calls or results, add an exchange with [`push`](Self::push).
     pub fn say(&mut self, message: Message) -> Result<(), HistoryError> {
         check(std::slice::from_ref(&message))?;
         self.messages.push(message);
@@ -94,7 +95,7 @@ impl History {
         self.messages
     }
 
-    /// Returns whether the history has no messages.
+    /// Returns whether the history contains no messages.
     pub fn is_empty(&self) -> bool {
         self.messages.is_empty()
     }
@@ -114,8 +115,8 @@ impl From<History> for Vec<Message> {
     }
 }
 
-/// A question with its answer, as messages that you can add to a [`History`]. All tool calls in the exchange have
-/// results.
+/// A question and its answer, as messages that you can add to a [`History`]. Every tool call in the exchange has a
+/// result.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be added to a `History`",
     note = "an `OpenExchange` has tool calls without results: call its method `close` or `close_with` first"
@@ -145,30 +146,30 @@ mod sealed {
     impl Sealed for super::ElicitExchange {}
 }
 
-/// The reason why messages are not a valid history.
+/// An error because messages are not a valid history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HistoryError {
-    /// A `tool_use` has no `tool_result`.
+    /// A `tool_use` without a `tool_result`.
     Dangling {
         /// The ID of the tool call.
         id: String,
         /// The name of the tool.
         name: String,
     },
-    /// A `tool_result` refers to a call that is not in the preceding message.
+    /// A `tool_result` for a tool call that is not in the preceding message.
     Unasked {
-        /// The call ID that the result contains.
+        /// The ID of the tool call, from the result.
         id: String,
     },
-    /// A `tool_use` has two results.
+    /// A `tool_use` with two results.
     Repeated {
         /// The ID of the tool call.
         id: String,
     },
-    /// A message contains results together with other content, which MCP forbids.
+    /// A message that contains results and other content. MCP forbids such messages.
     Mixed,
-    /// A message of the user contains a `tool_use`, or a message of the assistant contains a `tool_result`.
+    /// A `tool_use` in a message of the user, or a `tool_result` in a message of the assistant.
     WrongRole,
 }
 
@@ -189,7 +190,7 @@ impl std::fmt::Display for HistoryError {
 
 impl std::error::Error for HistoryError {}
 
-/// Checks that a model would accept these messages.
+/// Checks whether a model would accept these messages.
 pub(crate) fn check(messages: &[Message]) -> Result<(), HistoryError> {
     let mut open: Vec<(&str, &str)> = Vec::new();
     for message in messages {

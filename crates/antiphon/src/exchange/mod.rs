@@ -1,4 +1,4 @@
-//! The history of a conversation with a model: questions and answers as MCP content blocks.
+//! The history of a conversation with a model. Questions and answers are MCP content blocks.
 
 mod elicit;
 mod history;
@@ -11,11 +11,11 @@ pub use self::{
     sample::{AnyExchange, OpenExchange, SampleExchange},
 };
 
-/// Returns the ID of a call that the model sent without one, or that Antiphon creates. The ID is unique in its run and
-/// the same in every round.
+/// Returns an ID for a tool call: for a call that the model sent without an ID, or for a call that Antiphon creates.
+/// The ID is unique in its run, and it is the same in every round.
 ///
-/// `place` is the key with the iteration numbers of its loops. Some providers only accept letters, digits, `_` and `-`,
-/// and at most 64 characters.
+/// `place` is the question key, with the iteration numbers of its loops. The ID contains only letters, digits, `_` and
+/// `-`, and at most 64 characters, because some providers require this.
 pub(crate) fn id_of(prefix: &str, name: &str, place: &str) -> String {
     use std::fmt::Write as _;
 

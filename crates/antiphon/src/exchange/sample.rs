@@ -7,16 +7,16 @@ use serde_json::Value;
 use super::HistoryError;
 use crate::output::ToolResult;
 
-/// A request to a model and the reply, as messages that you can add to a history.
+/// A request to a model and the model's reply, as messages that you can add to a history.
 ///
-/// The messages do not include invalid replies that were retried. If the model replied with a `tool_use`, a
-/// `tool_result` with the text `ok` follows, because MCP requires a result for every `tool_use`.
+/// The messages do not contain invalid replies that were retried. If the model replied with a `tool_use`, a
+/// `tool_result` with the text `ok` follows this reply, because MCP requires a result for every `tool_use`.
 ///
-/// | the tool requested | messages of the exchange |
+/// | content that your tool requested | messages of the exchange |
 /// |---|---|
 /// | text | two messages: the user's question and the assistant's reply |
 /// | data | three messages: the user's question, the assistant's `tool_use`, the user's `tool_result` |
-/// | tool calls | an [`OpenExchange`], until you add the results of the tool calls |
+/// | tool calls | an [`OpenExchange`], which becomes complete when you add the results of the tool calls |
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SampleExchange<T = ()> {
@@ -34,23 +34,23 @@ pub struct SampleExchange<T = ()> {
 const ACKNOWLEDGED: &str = "ok";
 
 impl SampleExchange {
-    /// Creates the exchange of a text reply.
+    /// Creates the exchange for a text reply.
     pub(crate) fn raw(request: Message, reply: &Reply) -> Self {
-        // The reply can contain a call even if no tool was offered. The call needs a result here, because no other code
-        // adds one.
+        // The reply can contain a tool call even if no tool was offered. The result of this call must be added here,
+        // because no other code adds it.
         Self::failed(request, Message::assistant(reply.content.clone()), "there is no such tool")
     }
 }
 
 impl<T> SampleExchange<T> {
-    /// Creates the exchange of valid data. `response` is the `tool_use` as received.
+    /// Creates the exchange for valid data. `response` is the message with the `tool_use`, as the model sent it.
     pub(crate) fn structured(request: Message, response: Message, parsed: Option<T>) -> Self {
         Self::acknowledged(request, response, parsed, |id| {
             Block::tool_result(id, [Content::text(ACKNOWLEDGED)])
         })
     }
 
-    /// Creates the exchange of invalid data, with the problem.
+    /// Creates the exchange for invalid data. The results of the tool calls contain the problem.
     pub(crate) fn failed(request: Message, response: Message, problem: &str) -> Self {
         Self::acknowledged(request, response, None, |id| Block::tool_error(id, problem))
     }
@@ -69,8 +69,8 @@ impl<T> SampleExchange<T> {
         Self { request, response, messages, parsed }
     }
 
-    /// Moves the data from the `tool_use` into the `tool_result`. Some models give more weight to a result than to
-    /// their own message.
+    /// Moves the data from the `tool_use` into the `tool_result`. Some models give more weight to a tool result than
+    /// to their own message.
     #[must_use]
     pub fn with_echo(mut self) -> Self {
         let mut echoes = Vec::new();
@@ -87,10 +87,10 @@ impl<T> SampleExchange<T> {
     }
 }
 
-/// A request to a model and its reply, which contains tool calls without results.
+/// A request to a model and the model's reply. The reply contains tool calls without results.
 ///
-/// You cannot add an open exchange to a history, because models reject a `tool_use` without its `tool_result`. Add the
-/// results with [`close`](Self::close).
+/// You cannot add an open exchange to a history, because models reject a `tool_use` without its `tool_result`. First
+/// add the results with [`close`](Self::close).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[must_use = "an open exchange is closed with the results of its calls"]
@@ -109,7 +109,7 @@ impl OpenExchange {
         Self { messages: vec![request.clone(), response.clone()], request, response }
     }
 
-    /// Returns the tool calls in the reply, which need a result.
+    /// Returns the tool calls in the reply. Each tool call needs a result.
     pub fn calls(&self) -> Vec<ToolCall> {
         self.response.tool_calls().collect()
     }
@@ -118,7 +118,8 @@ impl OpenExchange {
     ///
     /// # Errors
     ///
-    /// Returns [`HistoryError`] if a call has no result or two results, or if a result belongs to no call.
+    /// Returns [`HistoryError`] if a tool call has no result or two results, or if a result does not belong to any
+    /// tool call.
     pub fn close(
         self,
         results: impl IntoIterator<Item = ToolResult>,
@@ -153,8 +154,8 @@ impl OpenExchange {
         Ok(SampleExchange { request, response, messages, parsed: None })
     }
 
-    /// Adds a text result for each tool call, and returns the complete exchange. `say` returns the text for a call. See
-    /// [`close`](Self::close).
+    /// Adds a text result for each tool call, and returns the complete exchange. `say` is a function that returns the
+    /// text for a tool call. See [`close`](Self::close).
     pub fn close_with<S: Into<String>>(self, mut say: impl FnMut(&ToolCall) -> S) -> SampleExchange {
         let calls = self.calls();
         let said = calls.iter().map(|call| Block::tool_result(&call.id, [Content::text(say(call))]));
@@ -167,14 +168,14 @@ impl OpenExchange {
     }
 }
 
-/// A request to a model and its reply. Tool calls in the reply can still need results.
+/// A request to a model and the model's reply. If the reply contains tool calls, they can still need results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 #[non_exhaustive]
 pub enum AnyExchange {
-    /// The request offered tools to the model, so calls in the reply need results.
+    /// The request offered tools to the model, so tool calls in the reply need results.
     Open(OpenExchange),
-    /// The reply has no calls that need results.
+    /// The reply contains no tool calls that need results.
     Closed(SampleExchange<Value>),
 }
 

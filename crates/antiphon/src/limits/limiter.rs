@@ -1,4 +1,5 @@
-//! Admission of requests, the use of quotas by each caller and each tool, and the state of rate limits.
+//! Admission of requests. This module counts how much of its quota each caller and each tool uses, and contains the
+//! state of rate limits.
 
 use std::{
     collections::HashMap,
@@ -17,7 +18,7 @@ use super::{
     refused::{Over, Refused, Whose},
 };
 
-/// Counts the requests in progress, by server, caller and tool.
+/// Counts the requests in progress: for the server, for each caller and for each tool.
 #[derive(Debug)]
 pub(crate) struct Limiter {
     working: Arc<Semaphore>,
@@ -31,7 +32,7 @@ pub(crate) struct Limiter {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AdmissionRequest<'a> {
     pub(crate) principal: Option<&'a str>,
-    /// The name of the called tool, and the quota of the tool if it has one.
+    /// The name of the called tool, and the tool's own quota, if it has one.
     pub(crate) tool: Option<(&'a str, Option<Quota>)>,
     /// The size of the request, in bytes.
     pub(crate) bytes: usize,
@@ -49,13 +50,13 @@ impl Limiter {
         }
     }
 
-    /// Admits a request that is answered immediately. Only the caller's rate limit applies.
+    /// Admits a request that the server answers immediately. Only the rate limit of the caller applies.
     pub(crate) fn pass(&self, limits: &Limits, principal: Option<&str>) -> Result<(), Refused> {
         let passed = self.principals.tick(principal.unwrap_or_default(), &limits.principal);
         passed.map_err(|over| Refused::over(over, Whose::Principal))
     }
 
-    /// Takes back the count of a request that [`pass`](Self::pass) has admitted.
+    /// Reverses the count of a request that [`pass`](Self::pass) has admitted.
     pub(crate) fn refund(&self, limits: &Limits, principal: Option<&str>) {
         if let Some(rate) = limits.principal.rate {
             let mut taken = self.principals.taken();
@@ -63,7 +64,7 @@ impl Limiter {
         }
     }
 
-    /// Admits a call. If the server is at its limit, the call waits in the queue.
+    /// Admits a call. If the server has reached its limit, the call waits in the queue.
     pub(crate) async fn enter(
         &self,
         limits: &Limits,
@@ -94,7 +95,7 @@ impl Limiter {
         })
     }
 
-    /// Waits for a free slot, unless the queue is full.
+    /// Waits in the queue for a free slot. Returns an error if the queue is full.
     async fn wait(&self, limits: &Limits) -> Result<OwnedSemaphorePermit, Refused> {
         let full = || Refused::full(limits.in_flight);
         let _waits = self.queue.try_acquire().map_err(|_| full())?;
@@ -102,22 +103,22 @@ impl Limiter {
         permit.ok().and_then(Result::ok).ok_or_else(full)
     }
 
-    /// Returns a slot for requests that only wait for users.
+    /// Returns a slot for a request that only waits for users.
     pub(crate) fn await_people(&self, limits: &Limits) -> Result<OwnedSemaphorePermit, Refused> {
         Arc::clone(&self.waiting).try_acquire_owned().map_err(|_| Refused::waiting(limits.max_waiting))
     }
 }
 
-/// An admitted call. Dropping it releases its slot.
+/// An admitted call. Dropping this value releases the slot of the call.
 pub(crate) struct Admission {
     working: Arc<Semaphore>,
     waiting: Arc<Semaphore>,
     slot: Mutex<Option<Slot>>,
-    /// The shares of the caller and of the tool.
+    /// The shares of the caller's quota and of the tool's quota that this call uses.
     shares: Mutex<[Option<Held>; 2]>,
 }
 
-/// The slot of a call: among the waiting calls, or among the calls in progress.
+/// The slot of a call: one of the slots for waiting calls, or one of the slots for calls in progress.
 struct Slot {
     waits: bool,
     _permit: OwnedSemaphorePermit,
@@ -128,8 +129,8 @@ impl Admission {
         self.slot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Marks the call as waiting for users, which frees its slot for another call. If too many calls wait, the call
-    /// keeps its slot.
+    /// Marks the call as waiting for users. This frees the call's slot for another call. If too many calls wait, the
+    /// call keeps its slot.
     pub(crate) fn rest(&self) {
         let mut slot = self.slot();
         if slot.as_ref().is_some_and(|slot| !slot.waits)
@@ -139,7 +140,8 @@ impl Admission {
         }
     }
 
-    /// Marks the call as in progress. It was already admitted, so it waits for a slot and is not rejected.
+    /// Marks the call as in progress again. The call was already admitted, so the server does not reject it. The call
+    /// waits until a slot is free.
     pub(crate) async fn resume(&self) {
         let waits = self.slot().as_ref().is_some_and(|slot| slot.waits);
         if waits && let Ok(permit) = Arc::clone(&self.working).acquire_owned().await {
@@ -147,13 +149,13 @@ impl Admission {
         }
     }
 
-    /// Counts the bytes of the answer.
+    /// Counts the bytes of the response.
     pub(crate) fn spend(&self, bytes: usize) {
         let shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
         shares.iter().flatten().for_each(|share| share.spend(bytes as u64));
     }
 
-    /// Releases the slot and the shares of a call that continues as a task.
+    /// Releases the slot and the shares of a call that becomes a task.
     pub(crate) fn leave(&self) {
         *self.slot() = None;
         *self.shares.lock().unwrap_or_else(PoisonError::into_inner) = [None, None];
@@ -166,17 +168,17 @@ impl fmt::Debug for Admission {
     }
 }
 
-/// The number of shares from which on idle ones are removed.
+/// If there are this many shares, unused shares are removed.
 const SWEEP_THRESHOLD: usize = 1024;
 
-/// The use of a [`Quota`] by each caller, or by each tool.
+/// The use of a [`Quota`]: by each caller, or by each tool.
 #[derive(Clone, Debug, Default)]
 struct Shares(Arc<Mutex<Taken>>);
 
 #[derive(Debug, Default)]
 struct Taken {
     of: HashMap<String, Share>,
-    /// The number of shares at which idle ones are removed next.
+    /// If the number of shares reaches this value, unused shares are removed again.
     sweep: usize,
 }
 
@@ -199,7 +201,7 @@ impl Shares {
         self.taken().share(name, now).rate.take(rate, now).map_err(Over::Rate)
     }
 
-    /// Counts one call of `name`, which lasts until the returned value is dropped.
+    /// Counts one call of `name`. Dropping the returned value ends the call.
     fn enter(&self, name: &str, quota: &Quota, bytes: u64) -> Result<Option<Held>, Over> {
         if quota.is_unlimited() {
             return Ok(None);
@@ -231,7 +233,8 @@ impl Taken {
                 self.of.retain(|_, share| {
                     share.open > 0 || !share.rate.is_full(now) || !share.bytes.is_full(now)
                 });
-                // Removing idle shares again at twice the number keeps the cost of an insertion constant on average.
+                // Unused shares are removed again when the number of shares has doubled. So the average cost of an
+                // insertion is constant.
                 self.sweep = 2 * self.of.len();
             }
             self.of.insert(name.to_owned(), Share::default());
@@ -240,7 +243,7 @@ impl Taken {
     }
 }
 
-/// A call in progress.
+/// A call in progress, which uses a share of a quota.
 struct Held {
     shares: Shares,
     name: String,
@@ -248,7 +251,7 @@ struct Held {
 }
 
 impl Held {
-    /// Counts more bytes of the call.
+    /// Counts additional bytes of the call.
     fn spend(&self, bytes: u64) {
         let Some(rate) = self.quota.bytes else { return };
         let now = Instant::now();
@@ -270,7 +273,7 @@ impl fmt::Debug for Held {
     }
 }
 
-/// The state of a [`Rate`]. One point in time is enough to represent it.
+/// The state of a [`Rate`]. A single point in time represents the complete state.
 #[derive(Debug, Default)]
 struct Meter {
     /// The time at which the complete burst is available again.
@@ -278,12 +281,12 @@ struct Meter {
 }
 
 impl Meter {
-    /// Returns the duration from `now` until the complete burst is available.
+    /// Returns the duration from `now` until the complete burst is available again.
     fn missing(&self, now: Instant) -> Duration {
         self.full.map_or(Duration::ZERO, |full| full.saturating_duration_since(now))
     }
 
-    /// Takes one unit, or returns the wait until one is available.
+    /// Takes one unit. If no unit is available, returns the time until one is available.
     fn take(&mut self, rate: Rate, now: Instant) -> Result<(), Duration> {
         let missing = self.missing(now) + rate.time(1);
         match missing.checked_sub(rate.burst()) {
@@ -295,12 +298,12 @@ impl Meter {
         }
     }
 
-    /// Gives one unit back.
+    /// Returns one unit to the rate.
     fn refund(&mut self, rate: Rate) {
         self.full = self.full.and_then(|full| full.checked_sub(rate.time(1)));
     }
 
-    /// Checks that something is available, or returns the wait until it is.
+    /// Checks whether a unit is available. If not, returns the time until one is available.
     fn look(&self, rate: Rate, now: Instant) -> Result<(), Duration> {
         match self.missing(now).checked_sub(rate.burst()) {
             None => Ok(()),
@@ -308,7 +311,7 @@ impl Meter {
         }
     }
 
-    /// Takes `count` units, even if fewer are available. Later requests then wait longer.
+    /// Takes `count` units, even if fewer units are available. Later requests then wait longer.
     fn spend(&mut self, rate: Rate, count: u64, now: Instant) {
         self.full = Some(now + (self.missing(now) + rate.time(count)));
     }
@@ -465,7 +468,7 @@ mod tests {
         meter.refund(rate);
         meter.take(rate, now).unwrap();
         meter.take(rate, now).unwrap_err();
-        // A refund after the wait gives nothing extra.
+        // If the meter was already full, a refund has no effect.
         meter.take(rate, now + 10 * SECOND).unwrap();
         meter.refund(rate);
         meter.take(rate, now + 10 * SECOND).unwrap();

@@ -1,4 +1,4 @@
-//! Limits for a whole server, for each caller and for each tool.
+//! Limits for the whole server, for each caller and for each tool.
 
 mod limiter;
 mod refused;
@@ -14,7 +14,7 @@ pub(crate) use self::{
     spend::Spend,
 };
 
-/// The limits of a server, for example on concurrent requests, rates, time and sizes.
+/// The limits of a server, for example limits on concurrent requests, rates, times and sizes.
 ///
 /// ```
 /// use std::time::Duration;
@@ -74,18 +74,18 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Sets how many requests the server processes at the same time. Default: 1024.
+    /// Sets the maximum number of requests that the server processes at the same time. Default: 1024.
     ///
-    /// If the limit is reached, a new request waits in the [queue](Self::with_queue), or is rejected. A request that
-    /// waits for a user's answer does not count.
+    /// If the limit is reached, a new request waits in the [queue](Self::with_queue). If the queue is full, the server
+    /// rejects the request. Requests that wait for a user's answer do not count.
     #[must_use]
     pub fn with_in_flight(mut self, in_flight: usize) -> Self {
         self.in_flight = in_flight;
         self
     }
 
-    /// Sets how many requests can wait until the server can process them, and for how long. The server rejects requests
-    /// beyond these limits. Default: 0 requests, and 1 second.
+    /// Sets the maximum number of requests in the queue, and the maximum time that a request waits in the queue. The
+    /// server rejects requests that exceed these limits. Default: 0 requests, and 1 second.
     #[must_use]
     pub fn with_queue(mut self, requests: usize, wait: Duration) -> Self {
         self.queue = requests;
@@ -93,10 +93,10 @@ impl Limits {
         self
     }
 
-    /// Sets how many requests can wait for a user's answer at the same time. Default: 4096.
+    /// Sets the maximum number of requests that can wait for a user's answer at the same time. Default: 4096.
     ///
     /// This limit applies to requests that wait for an answer in an MCP 2025-11-25 session, or for the end of a task.
-    /// If the limit is reached, a call that waits for an answer counts as [in flight](Self::with_in_flight).
+    /// If the limit is reached, further calls that wait for an answer count as [in flight](Self::with_in_flight).
     #[must_use]
     pub fn with_max_waiting(mut self, max_waiting: usize) -> Self {
         self.max_waiting = max_waiting;
@@ -105,16 +105,16 @@ impl Limits {
 
     /// Sets how long the server waits for the answer to a question in an MCP 2025-11-25 session. Default: 1 hour.
     ///
-    /// If no answer arrives within this time, the tool receives
+    /// If no answer arrives within this time, the question fails with
     /// [`ErrorKind::Unanswered`](crate::ErrorKind::Unanswered). On MCP 2026-07-28,
-    /// [`SealConfig::with_ttl`](crate::seal::SealConfig::with_ttl) applies instead.
+    /// [`SealConfig::with_ttl`](crate::seal::SealConfig::with_ttl) limits this time instead.
     #[must_use]
     pub fn with_answer_timeout(mut self, answer_timeout: impl Into<Option<Duration>>) -> Self {
         self.answer_timeout = answer_timeout.into();
         self
     }
 
-    /// Sets the quota of each principal (authenticated caller). Default: no limit.
+    /// Sets the quota of each principal (each authenticated caller). Default: no limit.
     ///
     /// All unauthenticated callers share one quota.
     #[must_use]
@@ -123,40 +123,41 @@ impl Limits {
         self
     }
 
-    /// Sets the quota of each tool, for all callers together. Default: no limit.
+    /// Sets the quota of each tool. All callers share the quota of a tool. Default: no limit.
     ///
-    /// [`Tool::with_quota`](crate::Tool::with_quota) sets a different quota for one tool.
+    /// To set a different quota for one tool, use [`Tool::with_quota`](crate::Tool::with_quota).
     #[must_use]
     pub fn with_tool(mut self, tool: Quota) -> Self {
         self.tool = tool;
         self
     }
 
-    /// Sets how much each principal can spend on the server's model. Default: no limit.
+    /// Sets the budget of each principal for calls of the server's model. Default: no limit.
     ///
-    /// With a [backend](crate::ServerBuilder::with_backend), the limit applies to all replicas together.
+    /// If the server has a [backend](crate::ServerBuilder::with_backend), the budget applies to all replicas together.
     #[must_use]
     pub fn with_model(mut self, model: impl Into<Option<Budget>>) -> Self {
         self.model = model.into();
         self
     }
 
-    /// Sets the approximate maximum size of the output of a tool, prompt or resource, in bytes. Default: 16 MiB, the
-    /// longest message that the SDK reads.
+    /// Sets the approximate maximum size of the output of a tool, prompt or resource, in bytes. Default: 16 MiB, which
+    /// is the maximum length of a message that the SDK reads.
     #[must_use]
     pub fn with_output_bytes(mut self, output_bytes: usize) -> Self {
         self.output_bytes = output_bytes;
         self
     }
 
-    /// Sets how many resources an MCP 2025-11-25 session can subscribe to. Default: 1024.
+    /// Sets the maximum number of resources to which an MCP 2025-11-25 session can subscribe. Default: 1024.
     #[must_use]
     pub fn with_subscriptions(mut self, subscriptions: usize) -> Self {
         self.subscriptions = subscriptions;
         self
     }
 
-    /// Sets how long a tool can work. The time that the tool waits for users does not count. Default: 5 minutes.
+    /// Sets the maximum working time of a tool. The time in which the tool waits for users does not count. Default: 5
+    /// minutes.
     #[must_use]
     pub fn with_tool_timeout(mut self, tool_timeout: impl Into<Option<Duration>>) -> Self {
         self.tool_timeout = tool_timeout.into();
@@ -164,7 +165,7 @@ impl Limits {
     }
 
     /// Sets the maximum number of rounds of a run on MCP 2026-07-28. A round is one request and its response. Default:
-    /// 9, because clients give up at the tenth request.
+    /// 9, because clients stop at the tenth request.
     #[must_use]
     pub fn with_max_rounds(mut self, max_rounds: u32) -> Self {
         self.max_rounds = max_rounds;
@@ -185,26 +186,27 @@ impl Limits {
         self
     }
 
-    /// Sets how long the server waits before it sends a question on MCP 2026-07-28, if the tool also awaits I/O outside
-    /// of a step. Default: 50 ms.
+    /// Sets how long the server waits before it sends a question on MCP 2026-07-28. The server waits only if the tool
+    /// also awaits I/O outside of a step. Default: 50 ms.
     #[must_use]
     pub fn with_suspend_grace(mut self, suspend_grace: Duration) -> Self {
         self.suspend_grace = suspend_grace;
         self
     }
 
-    /// Sets the interval at which a server renews its claims (reservations) in the store. Default: 2 seconds.
+    /// Sets the interval at which a server renews its claims in the store. A claim reserves a record for one process.
+    /// Default: 2 seconds.
     ///
-    /// A claim reserves an [at-most-once](crate::ctx::Step::at_most_once) step or a
-    /// [single-use](crate::seal::SealConfig::with_single_use) `requestState` for one process. If a claim is not renewed
-    /// for four intervals, other replicas treat that process as dead.
+    /// Claims are used for [at-most-once](crate::ctx::Step::at_most_once) steps, and for each
+    /// [single-use](crate::seal::SealConfig::with_single_use) `requestState`. If a process does not renew its claim
+    /// for four intervals, other replicas treat the process as dead.
     #[must_use]
     pub fn with_claim_heartbeat(mut self, claim_heartbeat: Duration) -> Self {
         self.claim_heartbeat = claim_heartbeat;
         self
     }
 
-    /// Sets how many tools, prompts or resources one page of a list contains. Default: 500.
+    /// Sets the maximum number of tools, prompts or resources on one page of a list. Default: 500.
     #[must_use]
     pub fn with_list_page_size(mut self, list_page_size: usize) -> Self {
         self.list_page_size = list_page_size;
@@ -213,7 +215,7 @@ impl Limits {
 }
 
 impl Limits {
-    /// Returns the problems of the configuration, one line each.
+    /// Returns descriptions of the configuration problems, one per line.
     pub(crate) fn problems(&self) -> impl Iterator<Item = String> {
         let is_wrong = [
             (
@@ -237,9 +239,9 @@ impl Limits {
     }
 }
 
-/// A quota for each principal or for each tool. By default, nothing is limited.
+/// A quota for each principal, or for each tool. By default, a quota has no limits.
 ///
-/// Each process counts separately. So three replicas behind a load balancer together accept up to three times the
+/// Each process counts separately. So three replicas behind a load balancer together can accept up to three times the
 /// quota.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
@@ -256,16 +258,17 @@ impl Quota {
         self
     }
 
-    /// Sets the maximum number of concurrent calls, including calls that wait for users. Default: no limit.
+    /// Sets the maximum number of concurrent calls. Calls that wait for users count too. Default: no limit.
     #[must_use]
     pub fn with_concurrent(mut self, calls: usize) -> Self {
         self.concurrent = Some(calls);
         self
     }
 
-    /// Sets the maximum rate of bytes in arguments and answers. The count is approximate. Default: no limit.
+    /// Sets the maximum rate of bytes in the arguments and the results of calls. The count is approximate. Default: no
+    /// limit.
     ///
-    /// The server still answers the request that exceeds the limit, and rejects the next request.
+    /// The server still processes the request that exceeds the limit, and rejects the next request.
     #[must_use]
     pub fn with_bytes(mut self, rate: Rate) -> Self {
         self.bytes = Some(rate);
@@ -277,9 +280,11 @@ impl Quota {
     }
 }
 
-/// A rate limit: an amount per duration, and a burst that is allowed at once.
+/// A rate limit. It consists of an amount per duration, and of a burst: the maximum amount that can be used
+/// immediately.
 ///
-/// After a long enough idle time, the complete burst is available. Used amounts become available again at an even rate.
+/// Used amounts become available again at a constant rate. After a sufficiently long idle time, the complete burst is
+/// available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     amount: u64,
@@ -287,7 +292,7 @@ pub struct Rate {
     burst: u64,
 }
 
-/// The maximum wait that a rate computes: 30 days.
+/// The maximum wait that a rate returns: 30 days.
 const LONG: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 impl Rate {
@@ -307,20 +312,20 @@ impl Rate {
         Self::new(amount, Duration::from_secs(60))
     }
 
-    /// Sets the largest amount that is allowed at once. Default: the amount of the rate.
+    /// Sets the maximum amount that can be used immediately. Default: the amount of the rate.
     #[must_use]
     pub const fn with_burst(mut self, burst: u64) -> Self {
         self.burst = if burst == 0 { 1 } else { burst };
         self
     }
 
-    /// Returns the time in which `count` units are refilled.
+    /// Returns the time after which `count` used units are available again.
     fn time(&self, count: u64) -> Duration {
         let nanos = self.per.as_nanos().saturating_mul(count.into()) / u128::from(self.amount);
         u64::try_from(nanos).map_or(LONG, Duration::from_nanos).min(LONG)
     }
 
-    /// Returns the time in which the complete burst is refilled.
+    /// Returns the time after which a completely used burst is available again.
     fn burst(&self) -> Duration {
         self.time(self.burst)
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// The limit of a [`Quota`](super::Quota) that was exceeded, with the wait or the limit's value.
+/// The limit of a [`Quota`](super::Quota) that was exceeded. The value is the time to wait, or the limit itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Over {
     Rate(Duration),
@@ -25,11 +25,11 @@ pub(crate) struct Refused {
     message: String,
     limit: &'static str,
     retry_after: Duration,
-    /// Whether the caller exceeded its quota. If not, the limit is the server's.
+    /// Whether the caller exceeded the caller's own quota. If not, a limit of the server was exceeded.
     own: bool,
 }
 
-/// The time to wait if it cannot be computed.
+/// The time to wait, if the server cannot compute it.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl Refused {
@@ -92,13 +92,13 @@ impl Refused {
         json!({"limit": self.limit, "retryAfter": seconds(self.retry_after)})
     }
 
-    /// Returns whether the caller exceeded its quota, and the time to wait, in seconds.
+    /// Returns whether the caller exceeded the caller's own quota, and the time to wait, in seconds.
     pub(crate) fn advice(&self) -> (bool, u64) {
         (self.own, seconds(self.retry_after))
     }
 }
 
-/// Rounds up to whole seconds, at least one.
+/// Rounds a duration up to whole seconds. The result is at least one second.
 fn seconds(wait: Duration) -> u64 {
     (wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1)
 }

@@ -1,4 +1,4 @@
-//! The cost of the server's model, by caller.
+//! The spending of each caller on the server's model.
 
 use std::{
     collections::HashMap,
@@ -13,38 +13,38 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::{millis, now_millis, sha256};
 
-/// The number of accounts from which on expired ones are removed.
+/// If there are this many accounts, expired accounts are removed.
 const SWEEP_THRESHOLD: usize = 1024;
 
-/// The maximum number of accounts in memory, without a shared store. Beyond it, the least recently used accounts are
-/// removed, because an account without a window never expires.
+/// The maximum number of accounts in memory, without a shared store. If there are more accounts, the least recently
+/// used accounts are removed. Without this limit, accounts without a window would never be removed.
 const MOST: usize = 65_536;
 
-/// The maximum number of attempts to change an account that other replicas change too, and the longest pause between
-/// them.
+/// How often a change of an account is attempted if other replicas change the same account. The next constant is the
+/// longest pause between two attempts.
 const TRIES: u32 = 64;
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
-/// The use of the [`Budget`] by each caller.
+/// The spending of each caller, compared with the [`Budget`].
 #[derive(Debug)]
 pub(crate) struct Spend {
     /// The budget of each caller. `None` means no limit.
     budget: Option<Budget>,
     audience: String,
-    /// The store in which replicas count together, if there is one.
+    /// The store in which all replicas count together, if the server has a backend.
     store: Option<Arc<dyn Store>>,
-    /// The accounts in memory, without a shared store.
+    /// The accounts in memory. They are used without a shared store.
     accounts: Mutex<Accounts>,
 }
 
 #[derive(Debug, Default)]
 struct Accounts {
     of: HashMap<String, Used>,
-    /// The number of accounts at which expired ones are removed next.
+    /// If the number of accounts reaches this value, expired accounts are removed again.
     sweep: usize,
 }
 
-/// An account, and when it was last used, in milliseconds since 1970.
+/// An account, with the time at which it was last used, in milliseconds since 1970.
 #[derive(Clone, Copy, Debug, Default)]
 struct Used {
     account: Account,
@@ -52,7 +52,7 @@ struct Used {
 }
 
 impl Accounts {
-    /// Returns the account of `name`. Sometimes also removes expired accounts.
+    /// Returns the account of `name`. Before that, removes expired accounts if there are too many accounts.
     fn of(&mut self, name: &str, budget: &Budget, now: u64) -> &mut Used {
         if !self.of.contains_key(name) && self.of.len() >= self.sweep.max(SWEEP_THRESHOLD) {
             self.of.retain(|_, used| !used.account.is_over(budget, now));
@@ -62,7 +62,8 @@ impl Accounts {
                 let median = *median;
                 self.of.retain(|_, used| used.at > median);
             }
-            // Removing expired accounts again at twice the number keeps the cost of an insertion constant on average.
+            // Expired accounts are removed again when the number of accounts has doubled. So the average cost of an
+            // insertion is constant.
             self.sweep = (2 * self.of.len()).min(MOST);
         }
         let used = self.of.entry(name.to_owned()).or_default();
@@ -71,10 +72,10 @@ impl Accounts {
     }
 }
 
-/// The use of a budget by one caller.
+/// The spending of one caller in the current window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Account {
-    /// The start of the window, in milliseconds since 1970.
+    /// The start of the current window, in milliseconds since 1970.
     since: u64,
     requests: u64,
     tokens: u64,
@@ -85,13 +86,13 @@ impl Account {
         budget.window.is_some_and(|window| now.saturating_sub(self.since) >= millis(window))
     }
 
-    /// Returns the account at the time `now`: a new one if its window has ended.
+    /// Returns the account at the time `now`. If the window of the account has ended, returns a new account.
     fn at(self, budget: &Budget, now: u64) -> Self {
         let is_new = self.since == 0 || self.is_over(budget, now);
         if is_new { Self { since: now, ..Self::default() } } else { self }
     }
 
-    /// Counts one more request, or returns an error if the budget is used up.
+    /// Counts one more request. Returns an error if the budget is used up.
     fn ask(mut self, budget: &Budget, now: u64) -> Result<Self> {
         let over = |most: u64, what: &str| {
             let left =
@@ -120,10 +121,10 @@ impl Spend {
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a request to the model within the caller's budget.
+    /// Sends a request to the model, within the caller's budget.
     ///
-    /// The cost of a request is known only at its end. The request that exceeds the budget is therefore still answered,
-    /// together with concurrent requests.
+    /// The cost of a request is known only at the end of the request. So the model still answers a request that
+    /// exceeds the budget, and the requests that run at the same time.
     pub(crate) async fn within(
         &self,
         principal: Option<&str>,
@@ -162,14 +163,14 @@ impl Spend {
     }
 }
 
-/// Changes an account in the shared store, and retries after conflicts.
+/// Changes an account in the shared store. Retries the change after a conflict.
 async fn change_shared(
     store: &dyn Store,
     budget: &Budget,
     name: &str,
     change: impl Fn(Account, u64) -> Result<Account>,
 ) -> Result<()> {
-    // If the spending cannot be read, the request is rejected.
+    // If the account cannot be read or written, the request is rejected.
     let unknown = |error: StoreError| {
         tracing::error!(%error, "the callers' budgets (`Limits::with_model`) cannot be read or written in the store");
         Error::Unavailable(
@@ -193,12 +194,12 @@ async fn change_shared(
     Err(Error::Unavailable("the caller's budget for the server's model could not be updated because of concurrent requests; try again later".into()))
 }
 
-/// Returns the pause before the next attempt. It grows with each attempt, and is random so that replicas do not
-/// collide.
+/// Returns the pause before the next attempt. The pause becomes longer with each attempt. It is random, so that
+/// replicas do not retry at the same time.
 fn pause(tried: u32) -> Duration {
     let longest = Duration::from_millis(1 << tried.min(10)).min(LONGEST_PAUSE);
     let mut random = [0];
-    // Without randomness, all replicas wait equally long, which is only slower.
+    // If the system has no random numbers, all replicas wait for the same time. This only makes the retries slower.
     let _ = getrandom::fill(&mut random);
     longest / 2 + longest.mul_f64(f64::from(random[0]) / 512.0)
 }
@@ -241,7 +242,7 @@ mod tests {
         let mut accounts = Accounts::default();
         for n in 0..(3 * MOST as u64) {
             accounts.of(&n.to_string(), &forever, n + 1).account.tokens = 1;
-            // An account in use is not removed.
+            // An account that is in use must not be removed.
             accounts.of("busy", &forever, n + 1).account.tokens = 7;
         }
         assert!(accounts.of.len() <= MOST + 1, "{}", accounts.of.len());

@@ -1,4 +1,4 @@
-//! Admission of requests: rate limits, quotas, and the errors for rejected requests.
+//! Admission of requests: the check of rate limits and quotas, and the errors for rejected requests.
 
 use antiphon_transport::{drain::TOO_MUCH, streamable::Streamable};
 use rmcp::{
@@ -16,7 +16,7 @@ use crate::{
     tool::Tool,
 };
 
-/// Admits a call, or rejects it.
+/// Admits a call. Returns an error if the call exceeds a limit.
 pub(super) async fn enter(
     service: &Service,
     call: &Call<'_>,
@@ -34,7 +34,7 @@ pub(super) async fn enter(
     place.map_err(|refused| refusal(service, &refused, client.extensions()))
 }
 
-/// Admits a completion. It runs the author's function, so it counts like a call.
+/// Admits a completion request. The request runs a function of the author, so it counts like a call.
 pub(super) async fn enter_completion(
     service: &Service,
     completion: &Completion,
@@ -48,7 +48,7 @@ pub(super) async fn enter_completion(
     place.map_err(|refused| refusal(service, &refused, extensions))
 }
 
-/// Counts a call that becomes a task immediately. After that, the task limits apply to it.
+/// Counts a call that becomes a task immediately. From then on, the limits of tasks apply to the run.
 pub(super) async fn count(
     service: &Service,
     tool: &Tool,
@@ -69,12 +69,12 @@ pub(super) fn pass(service: &Service, extensions: &Extensions) -> Result<(), Err
     passed.map_err(|refused| refusal(service, &refused, extensions))
 }
 
-/// Takes back the count of a request that [`pass`] has admitted.
+/// Reverses the count of a request that [`pass`] has admitted.
 pub(super) fn refund(service: &Service, extensions: &Extensions) {
     service.runtime.limiter.refund(&service.runtime.limits, service.principal(extensions).as_deref());
 }
 
-/// Returns the error for a rejected request. Over HTTP, it also passes the retry advice to the transport.
+/// Returns the error for a rejected request. Over HTTP, this function also gives the retry advice to the transport.
 pub(super) fn refusal(service: &Service, refused: &Refused, extensions: &Extensions) -> ErrorData {
     service.runtime.recorder.shed();
     tell(refused, extensions);

@@ -1,4 +1,4 @@
-//! Implementation of the SDK's handler for Antiphon's registry.
+//! The implementation of the SDK's handler for the items of Antiphon's registry.
 
 use std::{
     collections::VecDeque,
@@ -54,31 +54,31 @@ use crate::{
     url_elicitation::UrlElicitationRequired,
 };
 
-/// Serves one connection, or one request without a connection.
+/// The handler for one connection, or for one request without a connection.
 ///
-/// Without a session, every request creates a handler, so a handler is cheap until a session begins. The SDK
-/// moves the future of a request before it runs, so large parts of it are boxed.
+/// Outside of sessions, every request creates a handler. So a handler is cheap until a session begins. The SDK moves
+/// the future of a request before the future runs, so large parts of it are boxed.
 pub(crate) struct Handler {
     pub(super) service: Arc<Service>,
     session: OnceLock<Session>,
     session_idle: Option<Duration>,
     /// The connection that the handler serves, if it belongs to one client.
     connection: Option<Connection>,
-    /// Change streams of subscriptions that are about to be acknowledged.
+    /// The change notifications of subscriptions that the SDK is about to acknowledge.
     acknowledging: Mutex<VecDeque<Receiver<ChangeNotice>>>,
 }
 
-/// The longest URI that is stored for a client, in bytes.
+/// The maximum length of a URI that is stored for a client, in bytes.
 const MAX_URI: usize = 8 * 1024;
 
-/// The time limit of a completion, if the tool timeout is longer. A user waits for it while typing.
+/// The time limit of a completion, if the tool timeout is longer. A user waits for the completion while typing.
 const COMPLETION: Duration = Duration::from_secs(30);
 
-/// The most subscriptions that can be acknowledged at the same time.
+/// The maximum number of subscriptions that can be acknowledged at the same time.
 const ACKNOWLEDGING: usize = 64;
 
 impl Handler {
-    /// Creates a handler for a session that its transport closes after `session_idle` without traffic.
+    /// Creates a handler for a session. The transport closes the session after `session_idle` without traffic.
     pub(crate) fn new(service: Arc<Service>, session_idle: Option<Duration>) -> Self {
         Self {
             service,
@@ -98,7 +98,8 @@ impl Handler {
         self.session.get_or_init(|| Session::of(extensions))
     }
 
-    /// Returns the ping interval that keeps a session open while it waits for a user.
+    /// Returns the ping interval for a session that waits for a user. The pings prevent the transport from closing the
+    /// session.
     pub(super) fn keep_alive(&self) -> Option<Duration> {
         self.session_idle.map(|idle| idle / 3)
     }
@@ -106,7 +107,7 @@ impl Handler {
 
 impl ServerHandler for Handler {
     fn get_info(&self) -> ServerConfig {
-        // Cached, because the SDK calls this for every request.
+        // The result is cached, because the SDK calls this method for every request.
         self.service.registry().info(|registry| describe(&self.service, registry)).clone()
     }
 
@@ -118,18 +119,18 @@ impl ServerHandler for Handler {
         self.permit("initialize", None, &context.extensions)?;
         context.peer.set_peer_info(request.clone());
         let mut result = self.negotiate_initialize(&request)?;
-        // The server's self-description cannot contain this, because it also applies to 2026-07-28, which has
-        // different tasks.
+        // The server's description cannot contain this capability, because the description is also used for
+        // 2026-07-28, where tasks are different.
         tasks_2025::declare(&self.service, &context.extensions, &mut result);
         Ok(result)
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
         match self.service.registry().tool(name) {
-            // The SDK calls this for every call, but only uses the headers.
+            // The SDK calls this method for every call, but uses only the headers of the tool.
             Some(tool) if tool.has_headers => Some(tool.definition.clone()),
             Some(tool) if !tool.is_conditional() => None,
-            // A request that cannot see the tool calls the one of the inner handler.
+            // If a request cannot see the tool, it calls the tool of the inner handler with the same name.
             _ => self.service.inner.as_ref()?.tool(name),
         }
     }
@@ -143,7 +144,8 @@ impl ServerHandler for Handler {
         pass(&self.service, &context.extensions)?;
         let registry = self.service.registry();
         let legacy = !is_rounds(&context);
-        // A client that does not follow tasks can receive a result that says how to read the real one later.
+        // A client that does not follow tasks can receive a waiting result. This result tells the model how to read
+        // the actual result later.
         let follows = context.client_capabilities().is_some_and(|declared| declared.supports_tasks());
         let waits = self
             .service
@@ -179,7 +181,7 @@ impl ServerHandler for Handler {
             }
         }
         if waits {
-            // A tool of the inner handler can have the name of a hidden tool.
+            // A tool of the inner handler can have the same name as a hidden tool.
             for tool in &mut tools[..own_count] {
                 let own = registry.tool(&tool.name);
                 if own.is_some_and(|own| own.tasks != TaskPolicy::Never) {
@@ -204,7 +206,7 @@ impl ServerHandler for Handler {
                 None => Err(missing("tool", &request.name, request.request_state.is_some())),
             };
         };
-        // Do this before anything is bound to the arguments.
+        // This must happen before any encrypted data is bound to the arguments.
         request.arguments = request.arguments.map(|arguments| tool.arguments.present(arguments));
         let client = self.client(context);
         let ask = self.ask_options(tool, &client);
@@ -223,7 +225,7 @@ impl ServerHandler for Handler {
                 ..self.plain_call("tools/call", &request.name, &arguments)
             };
             let used = Use::of(&self.service, &call, &client);
-            // `call` borrows from the request, which the leg takes.
+            // `call` borrows from the request, but the leg takes ownership of the request.
             drop(call);
             let tool = Arc::clone(tool);
             let about = (ask.unwrap_or_default(), self.keep_alive());
@@ -495,8 +497,8 @@ impl ServerHandler for Handler {
     }
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
-        // The SDK acknowledges before it calls `listen`. Subscribe here, so that changes in between are not
-        // missed.
+        // The SDK acknowledges a subscription before it calls `listen`. The server subscribes to changes here, so that
+        // no change between these two is missed.
         let mut acknowledging = self.acknowledging.lock().unwrap_or_else(PoisonError::into_inner);
         if acknowledging.len() < ACKNOWLEDGING {
             acknowledging.push_back(self.service.runtime.changes.subscribe());
@@ -605,26 +607,26 @@ impl ServerHandler for Handler {
 }
 
 impl Handler {
-    /// Returns the tasks. The SDK calls the task methods only if the server declared tasks.
+    /// Returns the tasks of the server. The SDK calls the task methods only if the server has declared tasks.
     fn tasks(&self) -> Result<&Arc<Tasks>, ErrorData> {
         self.service.tasks.as_ref().ok_or_else(tasks_2026::unknown)
     }
 
     pub(super) fn client(&self, context: RequestContext<RoleServer>) -> Client {
-        // A 2026-07-28 request has no session.
+        // A request of MCP 2026-07-28 has no session.
         if is_rounds(&context) {
             return Client::new(context).with_connection(self.connection.clone());
         }
-        // Create the session here if necessary. A call can arrive before the notification that begins the
-        // session.
+        // The session is created here if it does not exist yet, because a call can arrive before the notification that
+        // begins the session.
         let session = self.session(&context.extensions);
         Client::new(context)
             .with_session(Arc::new(session.shared().clone()), session.level())
             .with_connection(self.connection.clone())
     }
 
-    /// Returns `answer` unchanged. If it is an error that asks the user to visit web pages, records them, so
-    /// that the session is notified of their completion.
+    /// Returns `answer` unchanged. If `answer` is an error that asks the user to visit web pages, this method records
+    /// the elicitations. The session is then notified when the user has finished on these pages.
     async fn with_pages<T>(&self, answer: Result<T, ErrorData>) -> Result<T, ErrorData> {
         if let (Err(error), Some(session)) = (&answer, self.session.get())
             && let Some(data) = &error.data
@@ -652,8 +654,9 @@ impl Handler {
         }
     }
 
-    /// Returns how a call of `tool` reaches users and clients that do not follow it. Returns `None` if the server does
-    /// not ask through other channels, or if the tool's runs cannot become tasks.
+    /// Returns the settings for a call of `tool` that describe how questions reach the user, and when a long call
+    /// returns. Returns `None` if the server does not use other channels for questions, or if the tool's runs cannot
+    /// become tasks.
     fn ask_options(&self, tool: &crate::tool::Tool, client: &Client) -> Option<AskOptions> {
         let asking = self.service.asking.as_ref()?;
         if tool.tasks == TaskPolicy::Never {
@@ -672,7 +675,7 @@ impl Handler {
         })
     }
 
-    /// Returns how the client of a call of `tool` is asked, if the tool's runs cannot become tasks.
+    /// Returns the settings for questions in a call of `tool`, if the tool's runs cannot become tasks.
     fn plain_options(&self, tool: &crate::tool::Tool, client: &Client) -> AskOptions {
         match &self.service.asking {
             Some(asking) if asking.checks_client(tool, client) => {
@@ -708,7 +711,8 @@ impl Handler {
     }
 }
 
-/// Returns the error for an item that the server does not have. `is_resumed` is whether the client resumes a run of it.
+/// Returns the error for an item that the server does not have. `is_resumed` is whether the client resumes a run of
+/// the item.
 fn missing(what: &str, name: &str, is_resumed: bool) -> ErrorData {
     let message = if is_resumed {
         format!("the run cannot continue: the server no longer has the {what} `{name}`")
@@ -718,8 +722,8 @@ fn missing(what: &str, name: &str, is_resumed: bool) -> ErrorData {
     ErrorData::invalid_params(message, None)
 }
 
-/// Returns the error for a prompt or a resource whose question could only be answered later. A tool has `task_result`
-/// for that.
+/// Returns the error for a question of a prompt or resource that the user could only answer later. Only tools can have
+/// such questions, because `task_result` returns the results of tools.
 fn unasked() -> ErrorData {
     ErrorData::internal_error("a question of a prompt or a resource cannot wait for an answer", None)
 }
@@ -728,17 +732,17 @@ fn is_rounds(context: &RequestContext<RoleServer>) -> bool {
     crate::run::client::revision(context) == Revision::Rounds
 }
 
-/// Returns the transport's error for a request that it rejected before the SDK parsed it.
+/// Returns the error of the transport, which has rejected a request before the SDK parsed it.
 fn rejected(request: &CustomRequest) -> ErrorData {
     let error = request.params.clone().and_then(|params| serde_json::from_value(params).ok());
     error.unwrap_or_else(|| ErrorData::invalid_request("the transport rejected the request", None))
 }
 
-/// Returns the error for an unknown method. The SDK also reports a known method with invalid parameters as
-/// unknown.
+/// Returns the error for an unknown method. The SDK also treats a known method with invalid parameters as an unknown
+/// method.
 pub(super) fn unknown_method(request: &CustomRequest, rounds: bool) -> ErrorData {
     const KNOWN: [&str; 4] = ["tools/call", "prompts/get", "resources/read", "completion/complete"];
-    /// 2026-07-28 has removed these methods, regardless of their parameters.
+    /// MCP 2026-07-28 has removed these methods. So they are unknown, whether or not their parameters are valid.
     const OF_SESSIONS: [&str; 3] = ["logging/setLevel", "resources/subscribe", "resources/unsubscribe"];
     let method = request.method.as_str();
     if KNOWN.contains(&method) || (OF_SESSIONS.contains(&method) && !rounds) {

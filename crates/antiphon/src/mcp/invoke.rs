@@ -1,4 +1,4 @@
-//! Handles a request that runs one leg, and returns the reply.
+//! Handles a request that runs one leg of a run, and returns the reply.
 
 use std::{
     collections::BTreeSet,
@@ -33,17 +33,17 @@ use crate::{
     telemetry::{How, LegSpan, Outcome},
 };
 
-/// A request that runs an author's function.
+/// A request that runs a function of the author.
 #[derive(Debug)]
 pub(super) struct Call<'a> {
     pub(super) method: &'static str,
     pub(super) name: &'a str,
-    /// The arguments as received. A retry must send the same arguments.
+    /// The arguments as the client sent them. If the client repeats the request, it must send the same arguments.
     pub(super) arguments: &'a Value,
     pub(super) responses: Option<InputResponses>,
     pub(super) state: Option<&'a str>,
     pub(super) timeout: Option<Duration>,
-    /// The tool's quota, if it has one.
+    /// The tool's own quota, if it has one.
     pub(super) quota: Option<Quota>,
     pub(super) keep_alive: Option<Duration>,
     pub(super) declared: Option<Arc<BTreeSet<String>>>,
@@ -55,15 +55,16 @@ pub(super) struct Call<'a> {
 pub(super) enum Reply<T> {
     Done(Result<T>, Revision, Option<Value>),
     InputRequired(InputRequiredResult),
-    /// The run continues as a task when its user has answered through another channel.
+    /// The run waits for its user, who answers through another channel. The run then continues as a task.
     Waits(Box<TaskView>),
 }
 
-/// Runs `function` until it returns or asks. `check` validates the output.
+/// Runs `function` until it returns or asks a question. `check` validates the output.
 ///
 /// # Errors
 ///
-/// Returns an error if the request itself is invalid. Errors of the function are part of the reply.
+/// Returns an error if the request itself is not valid. If the function returns an error, this error is part of the
+/// reply.
 pub(super) async fn invoke<T: Returned>(
     service: &Arc<Service>,
     call: Call<'_>,
@@ -95,7 +96,7 @@ pub(super) async fn invoke<T: Returned>(
     let mut future = function.call(&ctx, arguments);
     let result = match run_leg(&run, future.as_mut(), pace, run.client.cancelled().cancelled(), check).await {
         Leg::Done(result) => result,
-        // Only tasks can be stopped.
+        // Only the leg of a task can be stopped.
         Leg::Stopped(_) => Err(Error::new(ErrorKind::Cancelled)),
         Leg::Waits { suspension, due } if waits_elsewhere(&run, &suspension) => {
             match wait_elsewhere(service, &run, (name, sent, None), suspension, due).await {
@@ -120,7 +121,7 @@ pub(super) async fn invoke<T: Returned>(
     Ok(Reply::Done(result, revision, trace))
 }
 
-/// The caller of an admitted request, and the request's slot among those in flight.
+/// The caller of an admitted request, and the request's slot among the requests in flight.
 pub(super) struct Admitted {
     principal: Option<String>,
     place: Admission,
@@ -141,15 +142,15 @@ pub(super) async fn admit(
     Ok(Admitted { principal, place })
 }
 
-/// Starts or resumes the run of a request. Returns the run and the binding of its sealed states. The binding
-/// is computed on demand, because most calls have no sealed state.
+/// Starts or resumes the run of a request. Returns the run, and the binding of its sealed states. The binding is
+/// computed only when it is needed, because most calls have no sealed state.
 ///
-/// `invalid` is the error in the arguments, if any. It is returned after the request's sealed state was
-/// opened, and before the run counts as started.
+/// `invalid` is the error if the arguments are not valid. It is returned after the sealed state of the request is
+/// decrypted, but before the run counts as started.
 ///
 /// # Errors
 ///
-/// Returns an error if the request's sealed state cannot be opened.
+/// Returns an error if the server cannot decrypt the sealed state of the request.
 pub(super) async fn begin<'a>(
     service: &'a Arc<Service>,
     call: Call<'a>,
@@ -185,7 +186,7 @@ pub(super) async fn begin<'a>(
     Ok(Ok((run, binding)))
 }
 
-/// Returns the machine that replays the function. Returns `None` for a call without sealed state and answers.
+/// Returns the replay machine for the function. Returns `None` if the call has no sealed state and no answers.
 fn machine(journal: Option<Journal>, responses: Option<InputResponses>, ask: AskOptions) -> Option<Machine> {
     let fits: fn(&Value, &Value) -> bool = if ask.watches_client() { fits_with_content } else { fits };
     (journal.is_some() || responses.is_some()).then(|| {
@@ -198,15 +199,16 @@ fn machine(journal: Option<Journal>, responses: Option<InputResponses>, ask: Ask
     })
 }
 
-/// Returns the name under which a client is remembered if it does not respond to questions. Unauthenticated callers over
-/// streamable HTTP have none, because one of them could otherwise change how the others are asked.
+/// Returns the name under which the server remembers that a client does not respond to questions. For unauthenticated
+/// callers over streamable HTTP, returns `None`. Otherwise, one of these callers could change how the server asks the
+/// others.
 fn client_key(client: &Client, principal: Option<&str>) -> Option<String> {
     let (kind, user) = client.user(principal)?;
     Some(digest(&[kind, user, &client.program().unwrap_or_default()]))
 }
 
-/// Removes the answers that no user has given: empty answers that arrive faster than a user could answer. Returns
-/// whether there were any.
+/// Removes answers that do not come from a user: empty answers that arrive faster than a user could answer. Returns
+/// whether there were such answers.
 fn drop_quick(
     service: &Service,
     ask: AskOptions,
@@ -214,7 +216,7 @@ fn drop_quick(
     responses: &mut Option<InputResponses>,
 ) -> bool {
     let (Some(journal), Some(responses)) = (journal, responses) else { return false };
-    // Only the process that asked knows the time: clocks of replicas differ.
+    // Only the process that sent the question knows the time of sending, because the clocks of replicas differ.
     if !ask.watches_client() {
         return false;
     }
@@ -228,16 +230,16 @@ fn drop_quick(
     responses.len() < before
 }
 
-/// The kinds of forms: an empty answer has another meaning for each.
+/// The kinds of forms. An empty answer has a different meaning for each kind.
 const FIELDS: &str = "fields";
 const NO_FIELDS: &str = "none";
 
-/// The name under which the time of a form is remembered.
+/// Returns the name under which the server remembers when a form was sent.
 fn asked_key(journal: &Journal, key: &str, kind: &str) -> String {
     format!("{}/{}/{kind}/{key}", journal.run, journal.round)
 }
 
-/// Remembers when the forms of a round were sent.
+/// Remembers the time at which the forms of a round were sent.
 fn remember_forms(run: &Run, journal: &Journal, requests: &[(String, Value)]) {
     if !run.ask.watches_client() {
         return;
@@ -249,12 +251,12 @@ fn remember_forms(run: &Run, journal: &Journal, requests: &[(String, Value)]) {
     }
 }
 
-/// Returns whether the run only waits for questions that its user answers through another channel.
+/// Returns whether the run waits only for questions that the user answers through another channel.
 pub(super) fn waits_elsewhere(run: &Run, suspension: &Suspension) -> bool {
     !suspension.asks.is_empty() && suspension.asks.values().all(|request| run.is_asked_elsewhere(request))
 }
 
-/// Stores a run whose user answers through another channel. It continues as a task.
+/// Stores a run whose user answers through another channel. The run then continues as a task.
 pub(super) async fn wait_elsewhere(
     service: &Service,
     run: &Run,
@@ -267,7 +269,7 @@ pub(super) async fn wait_elsewhere(
     };
     let asks = suspension.asks.into_iter().map(|(key, request)| (key.to_string(), request)).collect();
     let mut new = NewTask::handed_over(tool, arguments.clone(), run);
-    // The client does not show questions, so it is of no use later.
+    // The client does not show questions, so the task must not use the client as a channel.
     new.channels = new.channels.without_client();
     new.journal = Some(suspension.journal);
     new.asks = asks;
@@ -279,12 +281,12 @@ pub(super) async fn wait_elsewhere(
     Ok(view)
 }
 
-/// The error message for every sealed state that cannot be opened. An attacker who tries to forge one learns
-/// nothing from it.
+/// The error message for every sealed state that the server cannot decrypt. The message is always the same, so an
+/// attacker who forges a sealed state learns nothing from it.
 const REFUSED: &str = "Invalid or expired requestState";
 
-/// Rejects a sealed state. Only the log contains the reason. The log does not contain the call, because the
-/// URI of a resource can be private to its reader.
+/// Rejects a sealed state. Only the log contains the reason. The log does not contain the call, because the URI of a
+/// resource can be private.
 pub(super) fn refuse(service: &Service, reason: &'static str) -> ErrorData {
     service.runtime.recorder.seal_refused(reason);
     tracing::info!(reason, "a requestState was refused");
@@ -309,7 +311,7 @@ pub(super) async fn input_required(
 ) -> Result<InputRequiredResult> {
     let trace = run.trace_of(&suspension);
     let Suspension { journal, asks } = suspension;
-    // Questions for another channel wait until the client has answered the others.
+    // Questions for another channel are not sent now. They wait until the client has answered its own questions.
     let asks = asks.into_iter().filter(|(_, request)| !run.is_asked_elsewhere(request));
     let runtime = &run.runtime;
     let limit = runtime.limits.max_rounds;

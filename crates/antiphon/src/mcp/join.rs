@@ -1,12 +1,12 @@
-//! Repeated calls, which join a run that waits for its user.
+//! Repeated calls. A repeated call joins a run that waits for its user.
 
 use antiphon_replay::canonical;
 
 use super::Client;
 use crate::{base::digest, mcp::Service, run::AskOptions, task::NewTask};
 
-/// Returns the name of a call, which the same call of the same caller in the same session has, too. Returns `None` if
-/// the run of the call cannot wait for its user, or if a repeated call must not join it.
+/// Returns a name for a call. If the same caller repeats the same call in the same session, the name is the same.
+/// Returns `None` if the run of the call cannot wait for its user, or if a repeated call must not join the run.
 pub(super) fn call_name(
     service: &Service,
     client: &Client,
@@ -18,11 +18,12 @@ pub(super) fn call_name(
         return None;
     }
     let (kind, user) = client.user(new.principal.as_deref())?;
-    // The name is part of a key in the store. Without the secret, a reader of the store could guess the arguments. The
-    // secret changes with the active encryption key, and a repeated call then starts a second run.
+    // The name is part of a record name in the store. Without the secret, a reader of the store could guess the
+    // arguments. If the active encryption key changes, the secret changes too. A repeated call then starts a second
+    // run.
     let secret = service.runtime.seal.call_key(&service.runtime.audience);
     let program = client.program().unwrap_or_default();
-    // The result tells the model how its client reaches the user.
+    // The waiting result tells the model how the user can answer, which depends on the channels of the client.
     let channels = format!("{:?}", ask.channels);
     let arguments = canonical(&new.arguments);
     let session = client.session_name();

@@ -1,4 +1,4 @@
-//! The handler with the author's tower layers around every request.
+//! A handler that passes every request through the author's tower layers.
 
 use std::{borrow::Cow, ops::Deref, sync::Arc, time::Duration};
 
@@ -35,7 +35,7 @@ use crate::{
 pub(crate) enum Layered {
     /// The server has no layers. Each request goes directly to the handler.
     Direct(Handler),
-    /// The requests that layers pass on share the handler.
+    /// The server has layers. All requests that pass through the layers share the handler.
     Layers(Arc<Handler>, Next),
 }
 
@@ -59,8 +59,9 @@ impl Layered {
         self
     }
 
-    /// Passes a request through the layers, if the server has any. Otherwise calls `direct`, whose future is neither
-    /// boxed nor wrapped. `params` and `result` convert the request for the layers and their response.
+    /// Passes a request through the layers, if the server has layers. Otherwise calls `direct`. The future of `direct`
+    /// is neither boxed nor wrapped. `params` converts the request for the layers, and `result` converts the response
+    /// of the layers.
     fn pass<'a, P, T, F>(
         &'a self,
         request: P,
@@ -100,13 +101,13 @@ fn to_request(handler: &Arc<Handler>, params: Params, context: RequestContext<Ro
     Request::new(handler, principal, params, context)
 }
 
-/// Passes a request through the layers, and returns the result of its method.
+/// Passes a request through the layers. Returns the result of the request's method.
 async fn run<T>(layers: &Next, request: Request, result: fn(Response) -> Option<T>) -> Result<T, ErrorData> {
     let response = layers.clone().run(request).await?;
     result(response).ok_or_else(other_method)
 }
 
-/// Returns the result of a method that returns no data.
+/// Returns the result of a method whose result contains no data.
 #[expect(clippy::needless_pass_by_value, reason = "the same signature for all methods")]
 fn empty(response: Response) -> Option<()> {
     matches!(response, Response::Empty).then_some(())
@@ -123,7 +124,7 @@ impl Dispatch for Handler {
     }
 }
 
-/// Passes a request that has gone through all layers to the handler.
+/// Passes a request to the handler, after the request has passed all layers.
 async fn dispatch(
     handler: Arc<Handler>,
     params: Params,
@@ -186,12 +187,12 @@ async fn dispatch(
         (Params::Custom(request), _) => {
             handler.on_custom_request(request, context).await.map(Response::Custom)
         }
-        // A layer has replaced the parameters with those of a subscription.
+        // A layer has replaced the parameters of another method with the parameters of a subscription.
         (Params::Listen(_), _) => Err(other_method()),
     }
 }
 
-/// Returns the call with a `task` that a layer has received, with the layer's changes.
+/// Returns the original call with a `task`, with the changes that the layers have made.
 fn as_task(mut request: CustomRequest, params: CallToolRequestParams) -> CustomRequest {
     if let Some(Value::Object(sent)) = &mut request.params {
         sent.insert("name".into(), params.name.into_owned().into());
@@ -203,7 +204,8 @@ fn as_task(mut request: CustomRequest, params: CallToolRequestParams) -> CustomR
     request
 }
 
-/// Returns the error for a layer that replaced the method of a request, or returned the result of another method.
+/// Returns the error for a layer that has changed the method of a request, or has returned the result of another
+/// method.
 fn other_method() -> ErrorData {
     tracing::error!("a layer of the server returned the response of another method");
     ErrorData::internal_error("the request failed", None)
@@ -216,7 +218,7 @@ async fn run_custom(
     request: CustomRequest,
     context: RequestContext<RoleServer>,
 ) -> Result<CustomResult, ErrorData> {
-    // Requests of MCP 2025-11-25 that the SDK does not read arrive under other names.
+    // The transport renames MCP 2025-11-25 requests that the SDK does not support.
     let legacy = tasks_2025::Method::of(&request.method);
     let request = match legacy.filter(|_| revision(&context) != Revision::Rounds) {
         Some(tasks_2025::Method::Tools) => {
@@ -242,7 +244,7 @@ async fn run_custom(
     .await
 }
 
-/// Implements handler methods whose parameters and results are variants of `Params` and `Response`.
+/// Implements handler methods. The parameters and results of these methods are variants of `Params` and `Response`.
 macro_rules! layered {
     ($($variant:ident: fn $name:ident($params:ty) -> $result:ty;)*) => {
         $(fn $name(
@@ -258,7 +260,7 @@ macro_rules! layered {
     };
 }
 
-/// Implements handler methods that return no data.
+/// Implements handler methods whose results contain no data.
 macro_rules! empty {
     ($($variant:ident: fn $name:ident($params:ty);)*) => {
         $(fn $name(
@@ -271,8 +273,8 @@ macro_rules! empty {
     };
 }
 
-// This implementation must have every method. For a missing one, the SDK's default would answer instead of
-// the handler.
+// This implementation must contain every method. If a method is missing, the SDK uses its default implementation
+// instead of the handler.
 impl ServerHandler for Layered {
     layered! {
         CallTool: fn call_tool(CallToolRequestParams) -> CallToolResponse;

@@ -1,4 +1,4 @@
-//! Tool calls without a client, made by the program that owns the tools.
+//! Tool calls without a client. The program that contains the server makes these calls.
 
 use std::sync::Arc;
 

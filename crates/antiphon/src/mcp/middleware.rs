@@ -1,4 +1,4 @@
-//! Tower layers around MCP requests: the request, the response, and the services that layers wrap.
+//! Tower layers around MCP requests: the requests, the responses, and the services for these layers.
 
 use std::{
     fmt,
@@ -24,7 +24,7 @@ use serde_json::{Map, Value};
 use tower_layer::Layer;
 use tower_service::Service;
 
-/// An MCP request, for the layers of [`ServerBuilder::layer`](crate::ServerBuilder::layer).
+/// An MCP request, in the form in which layers receive it. See [`ServerBuilder::layer`](crate::ServerBuilder::layer).
 ///
 /// ```
 /// use antiphon::middleware::{Params, Request};
@@ -45,7 +45,7 @@ pub struct Request {
     pub(super) origin: Origin,
 }
 
-/// The handler of a request, behind all layers.
+/// The handler that receives a request after all layers.
 pub(super) trait Dispatch: Send + Sync {
     fn dispatch(
         self: Arc<Self>,
@@ -55,15 +55,15 @@ pub(super) trait Dispatch: Send + Sync {
     ) -> Reply;
 }
 
-/// The message that a request was made from, if it needs more than its parameters.
+/// The original message of a request, if the handler needs more than the parameters.
 pub(super) enum Origin {
     Typed,
-    /// A call of MCP 2025-11-25 with a `task`, which the SDK does not read.
+    /// An MCP 2025-11-25 call with a `task`. The SDK does not support such a call.
     CallAsTask(CustomRequest),
     Listen(Box<SubscriptionContext>),
 }
 
-/// The parameters of an MCP request. The variant is the method.
+/// The parameters of an MCP request. Each variant belongs to one method.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Params {
@@ -75,7 +75,7 @@ pub enum Params {
     Ping,
     /// `tools/list`.
     ListTools(Option<PaginatedRequestParams>),
-    /// `tools/call`. The response to an MCP 2025-11-25 call with a `task` is [`Response::Custom`], with the task.
+    /// `tools/call`. For an MCP 2025-11-25 call with a `task`, the response is [`Response::Custom`] with the task.
     CallTool(CallToolRequestParams),
     /// `prompts/list`.
     ListPrompts(Option<PaginatedRequestParams>),
@@ -91,8 +91,8 @@ pub enum Params {
     Subscribe(SubscribeRequestParams),
     /// `resources/unsubscribe`, of MCP 2025-11-25.
     Unsubscribe(UnsubscribeRequestParams),
-    /// `subscriptions/listen`, of MCP 2026-07-28. The filter is already acknowledged, so a change of it has no effect.
-    /// The response comes when the subscription ends.
+    /// `subscriptions/listen`, of MCP 2026-07-28. The filter is already acknowledged, so changing it has no effect.
+    /// The response is returned when the subscription ends.
     Listen(SubscriptionFilter),
     /// `completion/complete`.
     Complete(CompleteRequestParams),
@@ -104,11 +104,12 @@ pub enum Params {
     UpdateTask(UpdateTaskParams),
     /// `tasks/cancel`, of MCP 2026-07-28.
     CancelTask(CancelTaskParams),
-    /// Any other request, including the task methods of MCP 2025-11-25. [`Request::method`] returns its method.
+    /// Any other request, including the task methods of MCP 2025-11-25. [`Request::method`] returns the name of the
+    /// method.
     Custom(CustomRequest),
 }
 
-/// The result of an MCP request. A layer must return the variant of the request's method.
+/// The result of an MCP request. A layer must return the variant that belongs to the method of the request.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Response {
@@ -118,17 +119,17 @@ pub enum Response {
     Discover(Box<DiscoverResult>),
     /// The result of `tools/list`.
     ListTools(ListToolsResult),
-    /// The result of `tools/call`: a result, questions (MCP 2026-07-28), or a task.
+    /// The result of `tools/call`: a tool result, questions (MCP 2026-07-28), or a task.
     CallTool(CallToolResponse),
     /// The result of `prompts/list`.
     ListPrompts(ListPromptsResult),
-    /// The result of `prompts/get`: messages, or questions.
+    /// The result of `prompts/get`: messages or questions.
     GetPrompt(GetPromptResponse),
     /// The result of `resources/list`.
     ListResources(ListResourcesResult),
     /// The result of `resources/templates/list`.
     ListResourceTemplates(ListResourceTemplatesResult),
-    /// The result of `resources/read`: contents, or questions.
+    /// The result of `resources/read`: contents or questions.
     ReadResource(ReadResourceResponse),
     /// The result of `completion/complete`.
     Complete(CompleteResult),
@@ -136,8 +137,8 @@ pub enum Response {
     GetTask(Box<GetTaskResult>),
     /// The result of a [`Params::Custom`] request, and of an MCP 2025-11-25 call with a `task`.
     Custom(CustomResult),
-    /// The result of the other methods, which return no data: `ping`, `logging/setLevel`, `resources/subscribe`,
-    /// `resources/unsubscribe`, `subscriptions/listen`, `tasks/update` and `tasks/cancel`.
+    /// The result of all other methods. These methods return no data: `ping`, `logging/setLevel`,
+    /// `resources/subscribe`, `resources/unsubscribe`, `subscriptions/listen`, `tasks/update` and `tasks/cancel`.
     Empty,
 }
 
@@ -152,7 +153,7 @@ impl Request {
         Self { params, extensions, principal, context, handler, origin: Origin::Typed }
     }
 
-    /// Returns the method, for example `tools/call`.
+    /// Returns the name of the method, for example `tools/call`.
     pub fn method(&self) -> &str {
         match &self.params {
             Params::Initialize(_) => "initialize",
@@ -173,23 +174,23 @@ impl Request {
             Params::GetTask(_) => "tasks/get",
             Params::UpdateTask(_) => "tasks/update",
             Params::CancelTask(_) => "tasks/cancel",
-            // The task methods of MCP 2025-11-25 have this prefix inside of the server.
+            // Inside the server, the task methods of MCP 2025-11-25 have this prefix.
             Params::Custom(custom) => custom.method.strip_prefix("antiphon/").unwrap_or(&custom.method),
         }
     }
 
-    /// Returns the parameters.
+    /// Returns the parameters of the request.
     pub fn params(&self) -> &Params {
         &self.params
     }
 
-    /// Returns the parameters, to change them. Do not change the variant: the client expects the result of the method
-    /// that it called.
+    /// Returns the parameters of the request as a mutable reference. Do not replace the variant, because the client
+    /// expects the result of the method that it called.
     ///
     /// # Replay
     ///
-    /// The sealed state of a run belongs to the tool name and the arguments after your change. Change each request of a
-    /// run in the same way. Otherwise the server rejects the sealed state.
+    /// The sealed state of a run is bound to the tool name and the arguments after your change. So change all requests
+    /// of a run in the same way. Otherwise, the server rejects the sealed state.
     pub fn params_mut(&mut self) -> &mut Params {
         &mut self.params
     }
@@ -199,7 +200,7 @@ impl Request {
         self.context.id.to_string()
     }
 
-    /// Returns the protocol version of the request, for example `2026-07-28`.
+    /// Returns the protocol revision of the request, for example `2026-07-28`.
     pub fn protocol_version(&self) -> Option<String> {
         self.context.protocol_version().map(|version| version.to_string())
     }
@@ -214,7 +215,7 @@ impl Request {
         self.principal.as_deref()
     }
 
-    /// Returns the caller's identity and permissions. See [`Ctx::identity`](crate::Ctx::identity).
+    /// Returns the identity of the caller: the principal and its scopes. See [`Ctx::identity`](crate::Ctx::identity).
     pub fn identity(&self) -> Option<&antiphon_transport::identity::Identity> {
         self.context.extensions.get::<http::request::Parts>()?.extensions.get()
     }
@@ -225,8 +226,8 @@ impl Request {
         Some(&self.context.extensions.get::<http::request::Parts>()?.headers)
     }
 
-    /// Returns whether the request resumes a run: it has the sealed state of an earlier response. Only requests of MCP
-    /// 2026-07-28 do.
+    /// Returns whether the request resumes a run. Such a request contains the sealed state from an earlier response.
+    /// Only requests of MCP 2026-07-28 can resume a run.
     pub fn is_resumed(&self) -> bool {
         match &self.params {
             Params::CallTool(params) => params.request_state.is_some(),
@@ -236,18 +237,18 @@ impl Request {
         }
     }
 
-    /// Returns the values that layers have added.
+    /// Returns the values that layers have added to the request.
     pub fn extensions(&self) -> &http::Extensions {
         &self.extensions
     }
 
-    /// Returns the values that layers have added, to add more. A tool reads them with
+    /// Returns the values that layers have added to the request, as a mutable reference. Tools read these values with
     /// [`Ctx::extension`](crate::Ctx::extension).
     pub fn extensions_mut(&mut self) -> &mut http::Extensions {
         &mut self.extensions
     }
 
-    /// Passes the request to its handler.
+    /// Passes the request to the handler.
     fn dispatch(self) -> Reply {
         let Self { params, extensions, mut context, handler, origin, principal: _ } = self;
         if !extensions.is_empty() {
@@ -266,16 +267,16 @@ impl fmt::Debug for Request {
     }
 }
 
-/// The error type of services that layers return, other than [`ErrorData`].
+/// The error type of a layer's service, if it is not [`ErrorData`].
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 pub(super) type Reply = BoxFuture<'static, Result<Response, ErrorData>>;
 
-/// The next service: the layers that were added later, and then the server.
+/// The next service. It contains the layers that were added later, and then the server.
 #[derive(Clone)]
 pub struct Next(Box<dyn Stack>);
 
-/// A service with erased types that can be cloned from a shared reference.
+/// A service without type parameters, which can be cloned from a shared reference.
 trait Stack: Send + Sync {
     fn clone_box(&self) -> Box<dyn Stack>;
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ErrorData>>;
@@ -289,12 +290,12 @@ impl Clone for Box<dyn Stack> {
 }
 
 impl Next {
-    /// Creates the innermost service, which calls the handler.
+    /// Creates the innermost service. It calls the handler.
     pub(crate) fn innermost() -> Self {
         Self(Box::new(Innermost))
     }
 
-    /// Erases the types of a service.
+    /// Erases the type of a service.
     pub(crate) fn new<S>(service: S) -> Self
     where
         S: Service<Request, Response = Response> + Clone + Send + Sync + 'static,
@@ -304,11 +305,11 @@ impl Next {
         Self(Box::new(Erased(service)))
     }
 
-    /// Passes the request on, and returns the response.
+    /// Passes the request to the next service, and returns the response.
     ///
     /// # Errors
     ///
-    /// Returns the MCP error of the request.
+    /// Returns the MCP error with which the next service answered the request.
     pub async fn run(mut self, request: Request) -> Result<Response, ErrorData> {
         poll_fn(|cx| self.0.poll_ready(cx)).await?;
         self.0.call(request).await
@@ -335,7 +336,7 @@ impl fmt::Debug for Next {
     }
 }
 
-/// The service of a layer.
+/// A service of a layer, before its type is erased.
 #[derive(Clone)]
 struct Erased<S>(S);
 
@@ -359,7 +360,7 @@ where
     }
 }
 
-/// Converts the error of a layer. Only the log contains an error that is not an MCP error.
+/// Converts the error of a layer. If the error is not an MCP error, only the log contains it.
 fn to_error_data(error: impl Into<BoxError>) -> ErrorData {
     match error.into().downcast::<ErrorData>() {
         Ok(error) => *error,
@@ -373,7 +374,7 @@ fn to_error_data(error: impl Into<BoxError>) -> ErrorData {
     }
 }
 
-/// The service behind all layers.
+/// The service that receives a request after all layers.
 #[derive(Clone, Copy)]
 struct Innermost;
 
@@ -392,7 +393,7 @@ impl Stack for Innermost {
 }
 
 /// Creates a layer from an async function. The function receives the request and the next service, and returns the
-/// response. Call [`Next::run`] to pass the request on.
+/// response. Call [`Next::run`] to pass the request to the next service.
 ///
 /// # Examples
 ///
@@ -422,7 +423,7 @@ where
     FromFn { function }
 }
 
-/// The layer of [`from_fn`].
+/// The layer that [`from_fn`] creates.
 #[derive(Clone, Copy)]
 pub struct FromFn<F> {
     function: F,
@@ -442,7 +443,7 @@ impl<F> fmt::Debug for FromFn<F> {
     }
 }
 
-/// The service of [`from_fn`].
+/// The service of the layer that [`from_fn`] creates.
 #[derive(Clone)]
 pub struct FromFnService<F> {
     function: F,

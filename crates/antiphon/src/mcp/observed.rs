@@ -1,4 +1,4 @@
-//! The handler with telemetry for every request.
+//! A handler that adds telemetry to every request.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -26,10 +26,10 @@ use crate::{
     telemetry::{About, Ended, RequestSpan},
 };
 
-/// A handler that records every request.
+/// A handler that records every request in spans and metrics.
 pub(crate) struct Observed(Layered);
 
-/// The details of a request, besides its method.
+/// The details of a request, in addition to its method.
 #[derive(Default)]
 struct What {
     name: Option<String>,
@@ -48,7 +48,7 @@ impl Observed {
         Self(self.0.with_connection(connection))
     }
 
-    /// Records a request without details.
+    /// Records a request that has no further details.
     fn told<'a, T, F>(
         &'a self,
         method: &'static str,
@@ -62,8 +62,8 @@ impl Observed {
         self.told_of(method, &What::default(), context, work, |_| None)
     }
 
-    /// Records a request. The returned future is boxed. The SDK's future of a request is as large as the
-    /// largest method's future, and is moved several times before it starts.
+    /// Records a request. The returned future is boxed. Otherwise, the SDK's future of a request would be as large as
+    /// the future of the largest method. The SDK moves this future several times before it starts.
     fn told_of<'a, T, F>(
         &'a self,
         method: &'static str,
@@ -101,7 +101,7 @@ impl Observed {
         })
     }
 
-    /// Starts the span of a request. Returns `None` if nothing is recorded.
+    /// Starts the span of a request. Returns `None` if no telemetry is recorded.
     fn operation(
         &self,
         method: &'static str,
@@ -124,13 +124,13 @@ impl Observed {
         RequestSpan::begin(&self.0.service.runtime.recorder, &about)
     }
 
-    /// Returns the details of a request if telemetry is on. Otherwise, `find` is not called.
+    /// Returns the details of a request. If telemetry is off, `find` is not called.
     fn what(&self, find: impl FnOnce() -> What) -> What {
         if self.0.service.runtime.recorder.is_on() { find() } else { What::default() }
     }
 
-    /// Returns the name of a registered tool. Clients can send any other name, and each would create a new
-    /// metric series.
+    /// Returns the name of a tool if the tool is registered. Clients can send any other name, and each name would
+    /// create a new metric series.
     fn tool(&self, name: &str) -> Option<String> {
         self.0.service.registry().tool(name).map(|tool| tool.name().to_owned())
     }
@@ -149,8 +149,8 @@ macro_rules! told {
     };
 }
 
-// This implementation must have every method. For a missing one, the SDK's default would answer instead of
-// the handler.
+// This implementation must contain every method. If a method is missing, the SDK uses its default implementation
+// instead of the handler.
 impl ServerHandler for Observed {
     told! {
         "initialize": fn initialize(InitializeRequestParams) -> InitializeResult;
@@ -240,7 +240,7 @@ impl ServerHandler for Observed {
         self.told_of("resources/read", &what, context, work, |_| None)
     }
 
-    // Handles calls with a `task`, and the 2025-11-25 requests that arrive under another name.
+    // Handles calls with a `task`, and the 2025-11-25 requests that the transport has renamed.
     fn on_custom_request(
         &self,
         request: CustomRequest,
@@ -256,7 +256,7 @@ impl ServerHandler for Observed {
         self.told_of(method, &what, context, work, |_| None)
     }
 
-    // Not recorded. The client decides how long a subscription lasts.
+    // Subscriptions are not recorded, because the client decides how long a subscription lasts.
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
         self.0.listen(context).await
     }
@@ -323,15 +323,15 @@ fn complete(response: &CallToolResponse) -> Option<&CallToolResult> {
 
 type Header<'a> = Option<(&'a str, Option<&'a str>)>;
 
-/// Returns whether a request came over HTTP, and the trace context of its HTTP headers. The trace context of
-/// the message takes precedence.
+/// Returns whether a request used HTTP, and the trace context from its HTTP headers. If the message itself contains a
+/// trace context, that trace context has priority.
 fn header(context: &RequestContext<RoleServer>) -> (bool, Header<'_>) {
     let Some(parts) = context.extensions.get::<http::request::Parts>() else { return (false, None) };
     let text = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok());
     (true, text("traceparent").map(|parent| (parent, text("tracestate"))))
 }
 
-/// Releases the memory that was reserved for parsing the request. Every request passes here.
+/// Releases the memory that was reserved for parsing the request. This function is called for every request.
 fn parsed(context: &RequestContext<RoleServer>) {
     let parts = context.extensions.get::<http::request::Parts>();
     let streamable =
@@ -341,7 +341,7 @@ fn parsed(context: &RequestContext<RoleServer>) {
     }
 }
 
-/// Returns a method name of MCP, or `_OTHER`. Clients can send any name, and each would create a new metric
+/// Returns the name of an MCP method, or `_OTHER`. Clients can send any name, and each name would create a new metric
 /// series.
 fn known(method: &str) -> &'static str {
     const KNOWN: [&str; 19] = [

@@ -1,4 +1,4 @@
-//! Authorization of requests, and the tools, prompts and resources that a request can see.
+//! Authorization of requests. This module also decides which tools, prompts and resources a request can see.
 
 use std::{
     any::Any,
@@ -35,14 +35,15 @@ use crate::{
 
 /// The authorization rules of a server.
 pub(crate) trait Authorize: Any + Send + Sync {
-    /// Checks whether `identity` can send a request of `method`, for `tool` if it calls one.
+    /// Checks whether `identity` is allowed to send a request of `method`. If the request calls a tool, `tool` is this
+    /// tool.
     ///
-    /// `None` is an unauthenticated caller. Over stdio, that is the user who started the server, who can do
-    /// everything. Over HTTP, the request bypassed the authentication layer.
+    /// If `identity` is `None`, the caller is not authenticated. Over stdio, this caller is the user who started the
+    /// server, and all requests are allowed. Over HTTP, the request has bypassed the authentication layer.
     ///
     /// # Errors
     ///
-    /// Returns the reason for the rejection.
+    /// Returns the reason if the request is rejected.
     fn authorize(
         &self,
         registry: &Registry,
@@ -54,10 +55,11 @@ pub(crate) trait Authorize: Any + Send + Sync {
 }
 
 impl Handler {
-    /// Rejects a request of `method`, for `tool` if it calls one, that its caller is not allowed to send.
+    /// Rejects a request of `method` if the caller is not allowed to send it. If the request calls a tool, `tool` is
+    /// this tool.
     ///
-    /// Over streamable HTTP, the layer has already answered such a request with a challenge. This check
-    /// applies to every transport.
+    /// Over streamable HTTP, the authentication layer has already answered such requests with a challenge. This check
+    /// applies to all transports.
     pub(super) fn permit(
         &self,
         method: &str,
@@ -76,9 +78,9 @@ impl Handler {
         })
     }
 
-    /// Returns the tool with this name, or `None` if the request cannot see one. A request without a tool is counted
-    /// here. `resumes` returns whether the request resumes a run of a tool: such a run continues when its group is
-    /// disabled.
+    /// Returns the tool with this name. Returns `None` if the request cannot see such a tool. In that case, this
+    /// method also counts the request. `resumes` returns whether the request resumes a run of a tool. A resumed run
+    /// continues even if the group of its tool is disabled.
     ///
     /// # Errors
     ///
@@ -90,28 +92,29 @@ impl Handler {
         context: &RequestContext<RoleServer>,
         resumes: impl Fn(&Tool) -> bool,
     ) -> Result<Option<&'a Arc<Tool>>, ErrorData> {
-        // A client can call only the tools that it can list.
+        // A client can call only the tools that it can also list.
         let seen = registry.tool(name).filter(|tool| self.viewer(context).sees_tool(tool));
         if let Some(tool) = seen.filter(|tool| tool.groups.is_empty()) {
             self.permit("tools/call", Some(tool), &context.extensions)?;
             return Ok(Some(tool));
         }
         self.permit("tools/call", None, &context.extensions)?;
-        // Count the request before the groups are read from the store.
+        // The request is counted before the groups are read from the store.
         pass(&self.service, &context.extensions)?;
-        // Also read the groups for an unknown or hidden name, so that its error takes the same time.
+        // The groups are also read if the name is unknown or hidden, so that the error takes the same time in all
+        // cases.
         let groups = Box::pin(self.enabled_groups(registry, context)).await?;
         let tool = seen.filter(|tool| tool.is_enabled(&groups) || resumes(tool));
         if let Some(tool) = tool {
             self.permit("tools/call", Some(tool), &context.extensions)?;
-            // The call is counted again when it is admitted.
+            // The call is counted again on admission, so the first count is reversed.
             refund(&self.service, &context.extensions);
         }
         Ok(tool)
     }
 
-    /// Returns whether a call resumes a run of `tool`: its `requestState` was sealed for this tool, this caller and
-    /// these arguments.
+    /// Returns whether a call resumes a run of `tool`. In this case, its `requestState` was encrypted for this tool,
+    /// this caller and these arguments.
     pub(super) fn resumes(
         &self,
         tool: &Tool,
@@ -129,7 +132,8 @@ impl Handler {
         runtime.seal.open(state, &binding, SystemTime::now()).is_ok()
     }
 
-    /// Returns the groups of tools that are enabled in the session of a request, or else for its principal.
+    /// Returns the groups of tools that are enabled in the session of a request. If the request has no session,
+    /// returns the groups that are enabled for its principal.
     pub(super) async fn enabled_groups(
         &self,
         registry: &Registry,
@@ -148,12 +152,12 @@ impl Handler {
         groups.map_err(|error| to_error_data(&error))
     }
 
-    /// Returns the sender of a request, to decide what it can see.
+    /// Returns the sender of a request, to decide which items the request can see.
     pub(super) fn viewer<'a>(&'a self, context: &'a RequestContext<RoleServer>) -> Viewer<'a> {
         Viewer { service: &self.service, context, info: OnceLock::new() }
     }
 
-    /// Returns whether a resource or a template has this URI, and the request can see none of them.
+    /// Returns whether the URI belongs to a resource or a template, but the request cannot see any of them.
     pub(super) fn hides_resource(&self, uri: &str, context: &RequestContext<RoleServer>) -> bool {
         let registry = self.service.registry();
         let exists = registry.resource(uri).is_some() || registry.template(uri, |_| true).is_some();
@@ -167,8 +171,8 @@ impl Handler {
             || registry.template(uri, |template| viewer.sees_template(template)).is_some()
     }
 
-    /// Rejects a request about a task of `tool` if the caller cannot see that tool, or is not allowed to call it. A
-    /// group that was disabled meanwhile does not hide the task.
+    /// Rejects a request about a task of `tool` if the caller cannot see this tool, or is not allowed to call it. If
+    /// the tool's group has been disabled, the task stays visible.
     pub(super) fn permit_tool(
         &self,
         method: &str,
@@ -184,8 +188,8 @@ impl Handler {
         self.permit(method, tool.map(|tool| &**tool), &context.extensions)
     }
 
-    /// Rejects a request about a task, before it is processed, if the caller is not allowed to call the
-    /// task's tool.
+    /// Rejects a request about a task if the caller is not allowed to call the tool of the task. This check happens
+    /// before the request is processed.
     pub(super) async fn permit_task(
         &self,
         method: &str,
@@ -200,7 +204,7 @@ impl Handler {
         let found = tasks.get(&owner, id).await;
         match found.map_err(|error| to_error_data(&error))? {
             Some(view) => self.permit_tool(method, &view.tool, context),
-            // The method itself returns the error for an unknown task.
+            // If the task is unknown, the method itself returns the error.
             None => Ok(()),
         }
     }
@@ -210,7 +214,7 @@ impl Handler {
 pub(super) struct Viewer<'a> {
     service: &'a Service,
     context: &'a RequestContext<RoleServer>,
-    /// Created for the first item with a condition, because most items have none.
+    /// This value is created for the first item that has a condition, because most items have no condition.
     info: OnceLock<RequestInfo<'a>>,
 }
 
@@ -221,12 +225,12 @@ impl Viewer<'_> {
             .get_or_init(|| RequestInfo::new(self.context, self.service.principal(&self.context.extensions)))
     }
 
-    /// Returns whether the request can see an item with these conditions.
+    /// Returns whether the request can see an item that has these conditions.
     pub(super) fn sees(&self, conditions: &VisibleIf) -> bool {
         conditions.is_always() || conditions.holds(self.info())
     }
 
-    /// Returns whether the request can see a tool, except for the tool's groups.
+    /// Returns whether the request can see a tool. This method does not check the groups of the tool.
     pub(super) fn sees_tool(&self, tool: &Tool) -> bool {
         is_visible(tool, self.context) && (!tool.is_conditional() || tool.is_visible_to(self.info()))
     }
@@ -240,12 +244,12 @@ impl Viewer<'_> {
     }
 }
 
-/// Returns whether the client can see a tool. A tool for MCP Apps only is hidden from clients that have not
-/// declared the apps extension, because its results are not for models. The tools for waiting results are hidden from
-/// clients that do not receive such results.
+/// Returns whether the client can see a tool. If a tool is only for MCP Apps, its results are not for models, so
+/// clients that have not declared the apps extension cannot see it. Clients that do not receive waiting results cannot
+/// see the tools for these results.
 fn is_visible(tool: &Tool, context: &RequestContext<RoleServer>) -> bool {
     let shows_apps = || shows_apps(context);
-    // The tasks of 2025-11-25 are not an extension, and a client of that revision can call a tool without them.
+    // The tasks of 2025-11-25 are not an extension. A client of this revision can call a tool without a task.
     let follows_tasks = || {
         revision(context) == Revision::Rounds
             && context.client_capabilities().is_some_and(|declared| declared.supports_tasks())
@@ -265,7 +269,8 @@ pub(super) fn shows_apps(context: &RequestContext<RoleServer>) -> bool {
     })
 }
 
-/// Returns whether the tool is hidden from models: `_meta.ui.visibility` without `model`.
+/// Returns whether the tool is hidden from models. This is the case if its `_meta.ui.visibility` does not contain
+/// `model`.
 fn is_for_apps_only(tool: &Tool) -> bool {
     let meta = tool.definition.meta.as_ref();
     let visibility = meta.and_then(|meta| meta.0.get(UI_META)?.get("visibility")?.as_array());

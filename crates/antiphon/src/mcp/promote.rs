@@ -1,4 +1,4 @@
-//! Calls of tools that can become tasks while they run.
+//! Calls of tools whose runs can become tasks during the call.
 
 use std::{sync::Arc, time::Duration};
 
@@ -28,8 +28,8 @@ use crate::{
 };
 
 /// Calls `tool`. Returns the tool's result or questions. If the call takes too long, a client that supports tasks
-/// receives a task, and any other client a result that says how to read the result later. `arguments` are those of
-/// `request`, which has none left.
+/// receives a task. Any other client receives a result that tells the model how to read the actual result later.
+/// `arguments` were taken out of `request`.
 pub(super) async fn call(
     service: &Arc<Service>,
     tasks: &Arc<Tasks>,
@@ -45,7 +45,8 @@ pub(super) async fn call(
         tasks.config.promote_after
     } else {
         new = new.followed_by_nobody(ask);
-        // The client's model can be asked only while the request is open. The run may need it later.
+        // The server can use the client's model only while the request is open. The run may need the client's model
+        // later, so it is not handed over.
         let needed = client.supports(Capability::Sampling) && !service.runtime.models.has_provider();
         ask.hand_over_after.filter(|_| !needed)
     };
@@ -60,7 +61,7 @@ pub(super) async fn call(
         arguments,
         client,
     };
-    // If the run becomes a task, this future outlives the request. Otherwise it ends with the request.
+    // If the run becomes a task, this future continues after the request. Otherwise, it ends with the request.
     let mut running = Running(Some(tokio::spawn(leg.run(new, reply))));
     let ended = tokio::select! {
         biased;
@@ -80,7 +81,7 @@ pub(super) async fn call(
 
 type Replied = Result<CallToolResponse, ErrorData>;
 
-/// A leg that is aborted when its request is dropped.
+/// A running leg. If the request is dropped, the leg is aborted.
 struct Running(Option<JoinHandle<Replied>>);
 
 impl Running {
@@ -97,7 +98,7 @@ impl Drop for Running {
     }
 }
 
-/// A leg with all the data that it needs to outlive its request.
+/// A leg with all data that it needs to continue after its request.
 struct DetachableCall {
     service: Arc<Service>,
     tasks: Arc<Tasks>,
@@ -107,11 +108,12 @@ struct DetachableCall {
     client: Client,
     ask: AskOptions,
     keep_alive: Option<Duration>,
-    /// How long the call can take before its run becomes a task.
+    /// The duration of the call after which its run becomes a task.
     after: Option<Duration>,
 }
 
-/// Returns the response to a call whose run continues as a task: a task for clients that follow tasks, else a result.
+/// Returns the response to a call whose run continues as a task. A client that follows tasks receives the task. Any
+/// other client receives a waiting result.
 pub(super) fn task_response(service: &Service, view: &TaskView) -> CallToolResponse {
     match &service.asking {
         Some(asking) if view.is_read_with_a_tool => asking.waiting_result(view).into(),
@@ -146,7 +148,7 @@ impl DetachableCall {
             Ok(begun) => begun,
             Err(error) => return Ok(tool_error(&error, revision)?.into()),
         };
-        // The time until the run becomes a task counts from here, after admission.
+        // The time until the run becomes a task begins here, after the admission.
         let name = new.call.clone();
         let promotion = Promotion::new(&tasks, new, after, reply);
         let run = Arc::new(run.with_promotion(Arc::clone(&promotion) as Arc<dyn Promote>));
@@ -155,8 +157,8 @@ impl DetachableCall {
         let pace =
             Pace { grace: service.runtime.limits.suspend_grace, limit, task_limit: tool.timeout, keep_alive };
         let mut future = tool.call.call(&ctx, tool.arguments.taken(&arguments));
-        // One future for the whole call. If it were dropped during a write, the next write would conflict and
-        // the leg would count as lost.
+        // There is only one heartbeat future for the whole call. If this future were dropped during a write, the next
+        // write would conflict, and the leg would count as lost.
         let mut beating = std::pin::pin!(beat(&promotion));
         let check = |output: &ToolOutput| tool.check_output(output);
         let leg = tokio::select! {
@@ -212,7 +214,7 @@ impl DetachableCall {
     }
 }
 
-/// Asks in a round, or as a task if too few rounds are left.
+/// Sends the questions in a round. If too few rounds are left, the run becomes a task instead.
 async fn asked(
     run: &Run,
     tasks: &Arc<Tasks>,
@@ -242,7 +244,7 @@ async fn asked(
             Ok(CallToolResponse::Task(tasks_2026::created(&view)))
         }
         Err(error) => {
-            // The remaining rounds may be enough.
+            // The remaining rounds may still be enough.
             tracing::warn!(%error, "a run could not become a task; it continues in rounds if enough rounds are left");
             if let Ok(result) = input_required(run, suspension, binding).await {
                 return Ok(result.into());
@@ -253,17 +255,18 @@ async fn asked(
     }
 }
 
-/// Completes when the caller cancels the call. After the run has become a task, it never completes, because
-/// only the task can be cancelled.
+/// Completes when the caller cancels the call. After the run has become a task, this function never completes, because
+/// the caller can only cancel the task.
 async fn cancelled(run: &Run, promotion: &Promotion) {
     run.client.cancelled().cancelled().await;
-    // The request also ends when the client gets the task. That can be before the run knows that it is a task.
+    // The request also ends when the client receives the task. At that time, the run may not have the information yet
+    // that it is a task.
     if promotion.is_told() {
         std::future::pending::<()>().await;
     }
 }
 
-/// Sends heartbeats after the run has become a task. The original request has ended then.
+/// Sends heartbeats after the run has become a task. At that time, the original request has ended.
 async fn beat(promotion: &Promotion) {
     promotion.kept().await.beat(None).await;
 }

@@ -1,4 +1,4 @@
-//! The shared state of the requests of all transports.
+//! The state that the requests of all transports share.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::{
     task::Tasks,
 };
 
-/// The shared state of the requests of all transports.
+/// The state that the requests of all transports share.
 pub(crate) struct Service {
     pub(crate) about: About,
     /// State that all runs share.
@@ -23,7 +23,7 @@ pub(crate) struct Service {
     pub(crate) inner: Option<Arc<dyn DynHandler>>,
     /// The tasks, if the server has them.
     pub(crate) tasks: Option<Arc<Tasks>>,
-    /// The other channels for questions, if the server has them.
+    /// The other channels for questions, if the server has such channels.
     pub(crate) asking: Option<Arc<Asking>>,
     /// The authorization rules, if callers must authenticate.
     pub(crate) auth: Option<Arc<dyn Authorize>>,
@@ -34,12 +34,12 @@ pub(crate) struct Service {
 
 pub(crate) type PrincipalHook = Box<dyn Fn(&http::request::Parts) -> Option<String> + Send + Sync>;
 
-/// Returns a hook that uses the principal that the authentication layer found.
+/// Returns a function that reads the principal from the identity that the authentication layer has added.
 pub(crate) fn principal_of_identity() -> PrincipalHook {
     Box::new(|parts| parts.extensions.get::<Identity>().map(|identity| identity.principal().to_owned()))
 }
 
-/// The name and metadata of a server.
+/// The name and the metadata of a server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct About {
     pub(crate) name: String,
@@ -56,7 +56,7 @@ impl Service {
         self.catalog.registry()
     }
 
-    /// Returns the principal of the HTTP request that a message came with. Over stdio, returns `None`.
+    /// Returns the principal of the HTTP request that contained a message. Over stdio, returns `None`.
     pub(crate) fn principal(&self, extensions: &Extensions) -> Option<String> {
         self.principal_of(extensions.get::<http::request::Parts>()?)
     }
@@ -66,7 +66,7 @@ impl Service {
         self.principal.as_ref().and_then(|hook| hook(parts))
     }
 
-    /// Returns whether any tool requires additional scopes.
+    /// Returns whether any tool requires scopes.
     pub(crate) fn has_scoped_tools(&self) -> bool {
         self.auth.is_some() && self.registry().tools().iter().any(|tool| !tool.scopes.is_empty())
     }

@@ -30,7 +30,7 @@ use crate::{
     url_elicitation::MAX_ELICITATION_ID,
 };
 
-/// The most tasks whose status a session receives at the same time. The client must poll the others.
+/// The maximum number of tasks whose status changes are sent to one session. The client must poll all other tasks.
 const FOLLOWED: usize = 256;
 
 /// A 2025-11-25 session in this process.
@@ -43,25 +43,26 @@ pub(super) struct Session {
     _close: DropGuard,
 }
 
-/// The settings of a session, shared by all replicas that serve it.
+/// The settings of a session. All replicas that serve the session share these settings.
 #[derive(Clone, Debug)]
 pub(crate) struct SharedSettings {
     local: Arc<Settings>,
-    /// This replica's part of the session, if replicas share sessions. `Weak`, because that part owns this
-    /// value.
+    /// This replica's part of the session, if replicas share sessions. The reference is weak, because the session part
+    /// owns this value.
     part: Option<Weak<dyn SharedSession>>,
-    /// The requests whose form is at the client, by ID, with the name under which the client is remembered.
+    /// The requests that have sent a form to the client, by request ID. The value is the name under which the server
+    /// remembers the client.
     forms: Arc<Mutex<HashMap<String, String>>>,
-    /// The name of the session, which is the same on all replicas.
+    /// The name of the session. The name is the same on all replicas.
     name: Arc<str>,
 }
 
-/// The tasks whose status a session receives.
+/// The tasks whose status changes are sent to a session.
 #[derive(Debug, Default)]
 struct Followed(Arc<Mutex<HashSet<String>>>);
 
 impl Followed {
-    /// Reserves an entry for the task. Returns `None` if it already has one, or if none is left.
+    /// Adds a task. Returns `None` if the task was already added, or if there are too many tasks.
     fn place(&self, id: &str) -> Option<FollowGuard> {
         let mut followed = lock(&self.0);
         if followed.len() >= FOLLOWED || !followed.insert(id.to_owned()) {
@@ -71,7 +72,7 @@ impl Followed {
     }
 }
 
-/// The entry of a task in [`Followed`], until it is dropped.
+/// The entry of a task in [`Followed`]. Dropping the guard removes the entry.
 pub(super) struct FollowGuard {
     followed: Arc<Mutex<HashSet<String>>>,
     id: String,
@@ -91,7 +92,7 @@ impl Drop for FollowGuard {
 }
 
 impl Session {
-    /// Returns the session that a request belongs to.
+    /// Creates the session for a request.
     pub(super) fn of(extensions: &Extensions) -> Self {
         let closed = CancellationToken::new();
         let part = extensions.get::<OfSession>().map(|of| &of.0);
@@ -115,8 +116,8 @@ impl Session {
         self.shared.local.subscriptions().len()
     }
 
-    /// Reserves an entry for a task whose status the session receives. Returns `None` if the task already has one, or
-    /// if none is left.
+    /// Adds a task whose status changes are sent to the session. Returns `None` if the task was already added, or if
+    /// there are too many tasks.
     pub(super) fn follow(&self, task: &str) -> Option<FollowGuard> {
         self.followed.place(task)
     }
@@ -126,19 +127,20 @@ impl Session {
         self.closed.clone()
     }
 
-    /// Returns the settings of the session, to record the elicitations that are sent in it.
+    /// Returns the settings of the session. The settings record the elicitations that are sent in the session.
     pub(super) fn shared(&self) -> &SharedSettings {
         &self.shared
     }
 
-    /// Returns the name of a client that has cancelled a request because its user did not answer a form in time.
+    /// Returns the name of the client if the client has cancelled a request because its user did not answer a form in
+    /// time.
     pub(super) fn gave_up(&self, cancelled: &CancelledNotificationParam) -> Option<String> {
         let client = lock(&self.shared.forms).remove(&cancelled.request_id.as_ref()?.to_string())?;
-        // A user can also stop a call. Then the client may have shown the form.
+        // If the user stopped the call, the client may have shown the form. So only timeouts count.
         cancelled.reason.as_deref().is_some_and(is_timeout).then_some(client)
     }
 
-    /// Changes a setting, on all replicas.
+    /// Changes a setting of the session on all replicas.
     pub(super) async fn set(&self, setting: Setting) -> Result<(), ErrorData> {
         self.shared.set(setting).await
     }
@@ -156,7 +158,7 @@ impl Session {
             return;
         }
         let part = self.shared.part.clone();
-        // With replicas, only the replica that the client listens to sends them.
+        // If replicas share sessions, only the replica at which the client listens sends the notifications.
         let tells = move || match &part {
             Some(part) => part.upgrade().is_some_and(|part| part.tells_of_changes()),
             None => true,
@@ -189,10 +191,11 @@ impl SharedSettings {
         }
     }
 
-    /// Records that the URL elicitation `id` is sent in this session. Call it before you send the
+    /// Records that the URL elicitation `id` is sent in this session. Call this method before you send the
     /// elicitation.
     ///
-    /// A failure is logged and not returned: the user can visit the web page without the notification.
+    /// If this method fails, it only logs the failure, because the user can visit the web page without the
+    /// notification.
     async fn remember(&self, id: &str) {
         if id.len() > MAX_ELICITATION_ID {
             tracing::warn!(
@@ -201,7 +204,7 @@ impl SharedSettings {
             );
             return;
         }
-        // `set` logs the reason.
+        // If `set` fails, it logs the reason.
         let _ = self.set(Setting::Elicitation(id.to_owned())).await;
     }
 }
@@ -236,14 +239,14 @@ impl client::SessionMemory for SharedSettings {
     }
 }
 
-/// Returns whether a client cancelled a request because of its own time limit. MCP has no code for this. The official
-/// SDKs write "Request timed out" and "request timeout".
+/// Returns whether a client has cancelled a request because the client's time limit was reached. MCP has no code for
+/// this reason. The official SDKs write "Request timed out" and "request timeout".
 fn is_timeout(reason: &str) -> bool {
     let reason = reason.to_ascii_lowercase();
     reason.contains("timed out") || reason.contains("timeout")
 }
 
-/// Returns the next change. If changes were missed, returns [`Change::Any`]. Returns `None` when the channel is closed.
+/// Returns the next change. Returns [`Change::Any`] if changes were missed, and `None` if the channel is closed.
 pub(super) async fn next_change(changes: &mut Receiver<ChangeNotice>) -> Option<ChangeNotice> {
     match changes.recv().await {
         Ok(told) => Some(told),
@@ -255,7 +258,7 @@ pub(super) async fn next_change(changes: &mut Receiver<ChangeNotice>) -> Option<
     }
 }
 
-/// Sends change notifications to a 2025-11-25 session until it ends.
+/// Sends change notifications to a 2025-11-25 session until the session ends.
 async fn forward(
     mut changes: Receiver<ChangeNotice>,
     session: SharedSettings,
@@ -281,8 +284,8 @@ async fn forward(
     }
 }
 
-/// Notifies a 2026-07-28 client of a change. The sink drops changes that the client has not subscribed to. `name` is the
-/// name of the client's principal, for changes of one principal.
+/// Notifies a 2026-07-28 client of a change. The SDK drops changes that the client has not subscribed to. `name` is
+/// the name of the client's principal, which decides about changes for one principal.
 pub(super) async fn tell(context: &SubscriptionContext, change: Change, name: Option<&str>) {
     let sink = context.sink();
     let _ = match change {
@@ -291,7 +294,7 @@ pub(super) async fn tell(context: &SubscriptionContext, change: Change, name: Op
         Change::Prompts => sink.notify_prompt_list_changed().await,
         Change::Resources => sink.notify_resource_list_changed().await,
         Change::Resource(uri) => sink.notify_resource_updated(uri).await,
-        // 2026-07-28 has no such notification.
+        // MCP 2026-07-28 has no such notification.
         Change::ElicitationComplete(_) => return,
         Change::Any => {
             let _ = sink.notify_tool_list_changed().await;
@@ -345,7 +348,8 @@ fn notifications(
         Change::Any => {
             let lists = [Change::Tools, Change::Prompts, Change::Resources];
             let lists = lists.iter().map(|change| list(change, Extensions::new()));
-            // A subscription to a hidden resource is answered like one to an unknown URI.
+            // The client may receive a notification for a hidden resource here, as for an unknown URI. So the
+            // notification reveals nothing.
             let uris = subscriptions.keys().cloned();
             lists.chain(uris.map(|uri| resource(uri, Extensions::new()))).collect()
         }

@@ -1,4 +1,4 @@
-//! Single-use `requestState`: if a client sends one again, it receives the stored reply.
+//! Single-use `requestState`: if a client sends the same `requestState` again, it receives the stored reply.
 
 use std::{future::Future, pin::Pin, sync::Arc, time::SystemTime};
 
@@ -31,8 +31,8 @@ pub(super) struct Use {
 }
 
 impl Use {
-    /// Returns `None` for a request that can be repeated: it has no sealed state, or sealed states can be
-    /// used many times.
+    /// Returns `None` if the request can be repeated. This is the case if the request has no sealed state, or if
+    /// sealed states can be used several times.
     pub(super) fn of(service: &Arc<Service>, call: &Call<'_>, client: &Client) -> Option<Self> {
         let (Some(state), Some(backend), true) =
             (call.state, &service.runtime.backend, service.runtime.seal.single_use)
@@ -60,13 +60,13 @@ impl Use {
     }
 }
 
-/// Does the work, unless it was done before. In that case, returns the stored reply.
+/// Runs `work`, unless this request was already processed. In that case, returns the stored reply.
 pub(super) async fn once<R: Kept>(
     used: Option<Use>,
     work: Pin<Box<impl Future<Output = Result<R, ErrorData>>>>,
 ) -> Result<R, ErrorData> {
     let Some(Use { service, backend, binding, state, answers }) = used else { return work.await };
-    // Open the sealed state first, so that only a valid one creates a record in the store.
+    // The sealed state is decrypted first, so that only a valid sealed state creates a record in the store.
     service
         .runtime
         .seal
@@ -84,7 +84,7 @@ pub(super) async fn once<R: Kept>(
     }
 }
 
-/// A reply that can be stored and sent again.
+/// A reply that the server can store and send again.
 pub(super) trait Kept: Sized {
     fn keep(&self) -> Option<Value>;
     fn restore(kept: Value) -> Option<Self>;

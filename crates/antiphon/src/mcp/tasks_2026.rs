@@ -88,7 +88,7 @@ pub(super) async fn begin(
     Ok(view)
 }
 
-/// Returns the data of the task that a call becomes.
+/// Returns the data of the task that a call creates.
 pub(super) fn new(
     service: &Service,
     tool: &Tool,
@@ -115,8 +115,8 @@ pub(super) fn new(
     }
 }
 
-/// Returns the error for a task that does not exist or that belongs to another caller. The caller cannot
-/// distinguish the two.
+/// Returns the error for a task that does not exist, or that belongs to another caller. The error is the same, so that
+/// the caller cannot distinguish these cases.
 pub(super) fn unknown() -> ErrorData {
     ErrorData::invalid_params("there is no such task: its ID is wrong, or it has expired", None)
 }
@@ -200,7 +200,7 @@ fn object(value: Value) -> JsonObject {
     }
 }
 
-/// Returns the response to a call that became a task.
+/// Returns the response to a call whose run became a task.
 pub(super) fn created(view: &TaskView) -> CreateTaskResult {
     CreateTaskResult::new(task(view))
 }

@@ -1,4 +1,4 @@
-//! MCP messages as data, independent of any connection.
+//! MCP messages as data types that do not depend on a connection.
 
 pub(crate) mod reply;
 
@@ -47,7 +47,7 @@ pub enum Level {
     Emergency,
 }
 
-/// Creates the notification that the user has completed a web page.
+/// Creates the notification that tells a client that the user has finished on a web page.
 pub(crate) fn elicitation_complete(id: &str, extensions: Extensions) -> ServerNotification {
     let params = Some(json!({"elicitationId": id}));
     let method = ELICITATION_COMPLETE.to_owned();

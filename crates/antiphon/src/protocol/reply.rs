@@ -1,4 +1,4 @@
-//! Results and errors as types of the SDK.
+//! Converts results and errors into types of the SDK.
 
 use rmcp::model::{CallToolResult, ClientCapabilities, ErrorCode, ErrorData, MetaObject, ResultType};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use crate::{
     url_elicitation::{URL_ELICITATION_REQUIRED, UrlElicitationRequired},
 };
 
-/// Converts a tool's output to an MCP result. `isError` is always set.
+/// Converts a tool's output into an MCP result. The field `isError` is always set.
 pub(crate) fn to_call_result(output: ToolOutput, revision: Revision) -> CallToolResult {
     let ToolOutput { content, structured, is_error, meta } = output;
     let mut result = CallToolResult::success(content);
@@ -30,7 +30,7 @@ pub(crate) fn put_trace(meta: &mut Option<MetaObject>, trace: Option<Value>) {
     }
 }
 
-/// Converts a tool's result to the response.
+/// Converts a tool's result or error into the response.
 pub(crate) fn to_result(
     result: Result<ToolOutput, Error>,
     revision: Revision,
@@ -41,7 +41,8 @@ pub(crate) fn to_result(
     }
 }
 
-/// Converts a tool's error to a result for the model, unless MCP has an error code for it.
+/// Converts a tool's error into a result for the model. If MCP has an error code for this kind of error, returns a
+/// JSON-RPC error instead.
 pub(crate) fn tool_error(error: &Error, revision: Revision) -> Result<CallToolResult, ErrorData> {
     error_output(error, revision).map(|output| to_call_result(output, revision))
 }
@@ -51,8 +52,8 @@ pub(crate) fn error_output(error: &Error, revision: Revision) -> Result<ToolOutp
         (ErrorKind::Protocol { .. } | ErrorKind::Cancelled, _)
         | (ErrorKind::Unsupported(_), Revision::Rounds)
         | (ErrorKind::UrlElicitationRequired(_), Revision::Session) => return Err(to_error_data(error)),
-        // The error's text is for the caller and can contain personal data. So only names that the author
-        // chose are logged.
+        // The text of the error is for the caller, and can contain personal data. So the log contains only names that
+        // the author has chosen.
         (ErrorKind::Drift(drift), _) => {
             tracing::error!(
                 place = drift.place(),
@@ -73,7 +74,7 @@ pub(crate) fn error_output(error: &Error, revision: Revision) -> Result<ToolOutp
     Ok(ToolOutput::error(text))
 }
 
-/// Converts an error to a JSON-RPC error.
+/// Converts an error into a JSON-RPC error.
 pub(crate) fn to_error_data(error: &Error) -> ErrorData {
     let message = error.to_string();
     match error.kind() {

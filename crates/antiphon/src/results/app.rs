@@ -1,4 +1,5 @@
-//! The tools of the viewer, which it calls through its host. `_meta.ui.visibility` hides them from models.
+//! The tools of the viewer. The viewer calls these tools through its host. `_meta.ui.visibility` hides the tools from
+//! models.
 
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ use crate::{
     tool::{TaskPolicy, Tool, ToolOutput},
 };
 
-/// The maximum number of rows in one message, which goes through the host.
+/// The maximum number of rows in one message. The host forwards this message to the viewer.
 const MAX_ROWS: u64 = 1000;
 
 /// The result set to read.
@@ -60,7 +61,7 @@ struct PageOf {
     filter: Option<Vec<Filter>>,
 }
 
-/// One sort, for older callers, or several.
+/// One sort criterion, as older callers send it, or several sort criteria.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Sorts {
@@ -142,7 +143,7 @@ struct MeasureShape {
     column: Option<String>,
 }
 
-/// Returns the tools of the viewer.
+/// Returns the tools that the viewer calls.
 pub(super) fn tools() -> [Tool; 5] {
     [
         Tool::new("result_manifest", "What is known of a result set. For the viewer.", manifest),
@@ -161,7 +162,7 @@ pub(super) fn tools() -> [Tool; 5] {
 async fn manifest(ctx: &Ctx, WhichOrNewest { id }: WhichOrNewest) -> Result<ToolOutput> {
     let id = match id {
         Some(id) => id,
-        // The host did not tell the viewer which result set it shows.
+        // The host has not told the viewer which result set to show. So the viewer shows the newest one.
         None => match ctx.state::<Results>()?.newest(ctx).await {
             Ok(id) => id,
             Err(error) => return Ok(failed(&error)),
@@ -213,7 +214,8 @@ async fn aggregate(ctx: &Ctx, asked: AggregateOf) -> Result<ToolOutput> {
 }
 
 async fn link(ctx: &Ctx, LinkOf { id, expires_in }: LinkOf) -> Result<ToolOutput> {
-    // The viewer only reads. A web page must not request a link with more scopes.
+    // The link allows only reading, because the viewer only reads. A web page must not be able to request a link with
+    // more scopes.
     let mut options = LinkOptions::default().with_scopes([Scope::Read]);
     if let Some(seconds) = expires_in {
         options = options.with_life(Duration::from_secs(seconds));
@@ -222,7 +224,8 @@ async fn link(ctx: &Ctx, LinkOf { id, expires_in }: LinkOf) -> Result<ToolOutput
         .await
 }
 
-/// Returns the outcome in the viewer's format: the body of the HTTP routes, or `error` with its code.
+/// Returns the result in the format that the viewer reads: the body of the corresponding HTTP route, or `error` with
+/// its code.
 async fn answer(
     ctx: &Ctx,
     id: &str,

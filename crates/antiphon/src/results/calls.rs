@@ -1,4 +1,4 @@
-//! Calls of the result set server. Each returns the body of the corresponding HTTP route.
+//! Calls of the result set server. Each function returns the body of the corresponding HTTP route.
 
 use antiphon_results::{
     Access, DualResponse, DualResponseError, DualResponseServer, ErrorCode, LinkOptions, PageOptions,
@@ -7,7 +7,8 @@ use antiphon_results::{
 };
 use serde_json::{Map, Value, json};
 
-/// Returns the manifest of a result set without the URL of its rows, because a model can read the tool's result.
+/// Returns the manifest of a result set, without the URL of the rows. The URL is removed because a model can read the
+/// tool's result.
 pub(super) async fn manifest(server: &DualResponseServer, id: &str, access: &Access) -> Result<Value> {
     let mut manifest = server.manifest(id, access).await?;
     manifest.url = None;
@@ -23,7 +24,8 @@ pub(super) async fn stats(
     server.stats(id, access).await
 }
 
-/// Returns statistics in the viewer's format. Numbers that would lose digits become text, as in rows.
+/// Returns statistics in the format that the viewer reads. Numbers that a float cannot represent exactly become text,
+/// as in rows.
 pub(super) fn stats_body(stats: &[ColumnStats]) -> Result<Value> {
     let json = serde_json::to_string(stats).map_err(unwritable)?;
     let columns: Value = serde_json::from_str(&exact::for_floats(&json)).map_err(unwritable)?;
@@ -66,7 +68,8 @@ pub(super) async fn page(
     }))
 }
 
-/// Converts rows from JSON text into values, for a message. Numbers that would lose digits become text.
+/// Converts rows from JSON text into JSON values for a message. Numbers that a float cannot represent exactly become
+/// text.
 fn data(rows: &Rows) -> Result<Value> {
     serde_json::from_str(&exact::for_floats(&format!("[{}]", rows.as_json()))).map_err(unwritable)
 }
@@ -85,8 +88,8 @@ pub(super) async fn link(
     Ok(json!({"url": link.url, "scopes": link.scopes, "expires_at": link.expires_at}))
 }
 
-/// Returns an error in the format of the HTTP routes: `{"code", "message"}`, and if present `retry_after` in seconds
-/// and `rule`.
+/// Returns an error in the format of the HTTP routes: `{"code", "message"}`. If the error has a retry time or a rule,
+/// the result also contains `retry_after` in seconds, or `rule`.
 pub(super) fn error_body(error: &DualResponseError) -> Value {
     let mut body = Map::new();
     body.insert("code".into(), error.code().as_str().into());
@@ -103,7 +106,7 @@ pub(super) fn error_body(error: &DualResponseError) -> Value {
     Value::Object(body)
 }
 
-/// Returns the public message of an error. Internal causes are only logged.
+/// Returns the public message of an error. Only the log contains internal causes.
 pub(super) fn message(error: &DualResponseError) -> String {
     match error.code() {
         ErrorCode::QueryExecutionFailed

@@ -49,7 +49,7 @@ async fn describe_result(ctx: &Ctx, ask: Ask) -> Result<String> {
     let resource = results.server.describe(id, &access).await.map_err(|error| failed(&error))?;
     let (stats, unknown) = match calls::stats(&results.server, id, &access).await {
         Ok(stats) => (stats, None),
-        // The columns are known even if their statistics are not.
+        // The columns are available even if the statistics are not.
         Err(
             error @ (DualResponseError::NotReady { .. }
             | DualResponseError::Busy { .. }
@@ -66,7 +66,8 @@ async fn describe_result(ctx: &Ctx, ask: Ask) -> Result<String> {
     Ok(text(&about(&resource), &resource.columns, &stats, unknown.as_deref(), ask.columns.as_deref()))
 }
 
-/// Returns the manifest for a model. The complete manifest can contain the URL of the rows, which models must not read.
+/// Returns the manifest in the form for a model. The complete manifest can contain the URL of the rows, which models
+/// must not read.
 fn about(resource: &Resource) -> Value {
     let state = resource.snapshot.as_ref();
     let (status, failure) = match state.map(|state| &state.phase) {
@@ -96,7 +97,7 @@ fn failed(error: &DualResponseError) -> Error {
     Error::tool(said)
 }
 
-/// The maximum size of the text about columns, in bytes.
+/// The maximum size of the text that describes the columns, in bytes.
 const MAX_BYTES: usize = 8 * 1024;
 
 fn text(
@@ -148,7 +149,7 @@ fn text(
     text
 }
 
-/// Returns the line about a column with its statistics.
+/// Returns the line that describes a column, with its statistics.
 fn line(column: &ColumnDefinition, stats: Option<&ColumnStats>, rows: u64) -> String {
     let mut line = named(column);
     if let Some(stats) = stats {
@@ -175,10 +176,10 @@ fn line(column: &ColumnDefinition, stats: Option<&ColumnStats>, rows: u64) -> St
     line
 }
 
-/// The number of frequent values. It is enough to show how values are spelled.
+/// The number of frequent values in the text. These values show the model how values are spelled.
 const FREQUENT: usize = 8;
 
-/// Returns a column with its SQL name and type: `state string`, `"Order Id" integer`.
+/// Returns the SQL name and the type of a column: `state string`, `"Order Id" integer`.
 pub(super) fn named(column: &ColumnDefinition) -> String {
     let name = &column.name;
     let plain = name.starts_with(|first: char| first.is_ascii_lowercase() || first == '_')
@@ -196,10 +197,11 @@ pub(super) fn named(column: &ColumnDefinition) -> String {
     }
 }
 
-/// Returns a value as SQL literal, on one line and truncated.
+/// Returns a value as an SQL literal, on one line. Long values are truncated.
 fn value(value: &Value) -> String {
     const CHARS: usize = 40;
-    /// The maximum length of a number. A truncated number would be another number, and databases have shorter ones.
+    /// The maximum length of a number. Numbers are not truncated, because a truncated number would be another number.
+    /// The numbers of databases are shorter than this.
     const DIGITS: usize = 100;
     let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit() || b"-+.eE".contains(&byte));
     let (text, most) = match value {

@@ -1,6 +1,7 @@
 //! Result sets: tools that return more rows than a model can read, and tools that query these rows.
 //!
-//! [`Ctx::dual_response`] creates a result set. The types of this module are from the crate `antiphon-results`.
+//! A tool creates a result set with [`Ctx::dual_response`]. The types in this module are from the crate
+//! `antiphon-results`.
 
 mod app;
 mod calls;
@@ -41,7 +42,7 @@ use crate::{
     tool::{IntoToolOutput, ToolOutput},
 };
 
-/// The result set server of a server, and the owner of each principal.
+/// The store for result sets, with a function that returns the owner for each principal.
 pub(crate) struct Results {
     server: DualResponseServer,
     owner: OwnerOf,
@@ -57,9 +58,9 @@ impl Results {
         Self { server, owner: Arc::new(owner) }
     }
 
-    /// Returns the resource template under which clients read the first rows of a result set.
+    /// Returns the resource template for result sets. Clients read the first rows of a result set under this template.
     pub(crate) fn template(&self) -> ResourceTemplate {
-        // With `http` or `https`, the URI of a result set is its URL.
+        // If the scheme is `http` or `https`, the URI of a result set is equal to its URL.
         let template = match self.server.scheme() {
             "http" | "https" => format!("{}/{{id}}", self.server.base_url()),
             scheme => format!("{scheme}://{{id}}"),
@@ -69,12 +70,13 @@ impl Results {
             .with_mime_type("application/json")
     }
 
-    /// Returns the viewer, which hosts show with an answer.
+    /// Returns the viewer as a resource. Hosts show the viewer together with a tool's result.
     pub(crate) fn viewer(&self) -> Resource {
         viewer::resource(&self.server)
     }
 
-    /// Records actions on result sets. Servers that share one `DualResponseServer` count each action once.
+    /// Records actions on result sets in the telemetry. If several servers share one `DualResponseServer`, each action
+    /// is counted once.
     pub(crate) fn watch(&self, recorder: Recorder) {
         self.server.watch(move |event| {
             let refused = event.refused.map(antiphon_results::ErrorCode::as_str);
@@ -91,7 +93,8 @@ impl Results {
         Access::caller(self.owner(ctx))
     }
 
-    /// Records a result set as the newest of the caller, unless the caller is unknown.
+    /// Records a result set as the newest result set of the caller. If the server cannot distinguish the caller from
+    /// others, does nothing.
     async fn set_newest(&self, ctx: &Ctx, id: &str) -> crate::Result<(), DualResponseError> {
         if !is_known(ctx) {
             return Ok(());
@@ -110,13 +113,13 @@ impl Results {
         self.server.newest(ctx.principal()).await?.ok_or(DualResponseError::NotFound)
     }
 
-    /// Returns the result set's ID from an ID, a URI or a URL.
+    /// Returns the ID of a result set. `named` is an ID, a URI or a URL.
     fn id<'a>(&self, named: &'a str) -> crate::Result<&'a str, DualResponseError> {
         let named = named.trim();
         let uri = named.strip_prefix(self.server.scheme()).and_then(|rest| rest.strip_prefix("://"));
         let url = named.strip_prefix(self.server.base_url()).and_then(|rest| rest.strip_prefix('/'));
         let id = url.or(uri).unwrap_or(named);
-        // The rest of a URL is another route or a signature, and does not identify the result set.
+        // The rest of a URL is the path of another route, or a signature. It is not part of the ID.
         let id = id.split(['/', '?', '#']).next().unwrap_or_default();
         let is_id = (1..=MAX_ID).contains(&id.len())
             && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
@@ -129,7 +132,7 @@ impl Results {
         )))
     }
 
-    /// Returns the capability that clients can read before they call a tool.
+    /// Returns the capability for result sets, which clients can read before they call a tool.
     fn capability(&self) -> impl Iterator<Item = (String, Map<String, Value>)> + use<> {
         let about = json!({
             "enabled": true,
@@ -140,7 +143,7 @@ impl Results {
     }
 }
 
-/// Adds the capabilities of result sets and of the viewer, if the server has them.
+/// Adds the capabilities for result sets and for the viewer, if the server has them.
 pub(crate) fn declare(runtime: &Runtime, capabilities: &mut ServerCapabilities) {
     if let Some(results) = runtime.state::<Results>() {
         capabilities.experimental.get_or_insert_default().extend(results.capability());
@@ -150,15 +153,15 @@ pub(crate) fn declare(runtime: &Runtime, capabilities: &mut ServerCapabilities) 
     }
 }
 
-/// Returns whether the server can tell the caller from others: the caller is authenticated, or is the only caller of
-/// this process, as over stdio.
+/// Returns whether the server can distinguish the caller from other callers. This is the case if the caller is
+/// authenticated, or if this process has only one caller, as over stdio.
 fn is_known(ctx: &Ctx) -> bool {
     let client = &ctx.run.client;
     let over_http = client.extensions().get::<http::request::Parts>().is_some();
     ctx.principal().is_some() || (client.is_remote() && !over_http)
 }
 
-/// The maximum length of an ID.
+/// The maximum length of a result set's ID.
 const MAX_ID: usize = 64;
 
 impl fmt::Debug for Results {
@@ -168,8 +171,8 @@ impl fmt::Debug for Results {
 }
 
 impl Ctx {
-    /// Creates a result set and returns the answer for it: a preview of the rows for the model, and a link to all rows
-    /// for the application. Return this answer unchanged from the tool.
+    /// Creates a result set, and returns a dual response for it. The dual response contains a preview of the rows for
+    /// the model, and a link to all rows for the application. Return the dual response unchanged from your tool.
     ///
     /// The owner of the result set is the caller ([`principal`](Self::principal)), unless you set another owner with
     /// [`CreateOptions::for_owner`].
@@ -182,7 +185,7 @@ impl Ctx {
     ///
     /// Returns [`ErrorKind::Misuse`](crate::ErrorKind::Misuse) if the server has no store for result sets
     /// ([`ServerBuilder::with_results`](crate::ServerBuilder::with_results)). Returns an error if the source of the
-    /// rows or the store of the result sets fails.
+    /// rows or the store for result sets fails.
     ///
     /// # Examples
     ///
@@ -219,7 +222,8 @@ impl Ctx {
     }
 }
 
-/// Converts a dual response into a complete answer: text with the preview, a link, and both as structured content.
+/// Converts a dual response into the result of a tool: a text with the preview, a link, and structured content that
+/// contains both.
 impl IntoToolOutput for DualResponse {
     fn output_schema() -> Option<Map<String, Value>> {
         match schema() {
@@ -231,7 +235,7 @@ impl IntoToolOutput for DualResponse {
     fn into_tool_output(self) -> crate::Result<ToolOutput> {
         let mut result = self.to_mcp_tool_result();
         let content: Vec<ContentBlock> = serde_json::from_value(result["content"].take())?;
-        // An application identifies the result set by this entry. It does not grant access.
+        // An application identifies the result set by this entry. The entry does not grant access to the rows.
         let named = json!({"id": self.resource_id, "url": self.resource_url});
         Ok(ToolOutput::new(content)
             .with_structured(result["structuredContent"].take())
@@ -297,7 +301,7 @@ struct Read {
     id: String,
 }
 
-/// Reads the first rows of a result set by its URI.
+/// Returns the first rows of a result set, for a client that reads its URI.
 async fn read(ctx: &Ctx, Read { id }: Read) -> crate::Result<String> {
     let results = ctx.state::<Results>()?;
     match results.server.read(&id, &results.access(ctx)).await {
@@ -309,5 +313,5 @@ async fn read(ctx: &Ctx, Read { id }: Read) -> crate::Result<String> {
     }
 }
 
-/// The code for a missing resource. The SDK converts it into the code of each protocol revision.
+/// The error code for a missing resource. The SDK converts it into the code of the client's protocol revision.
 const NOT_FOUND: i32 = -32002;

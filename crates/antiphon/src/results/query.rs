@@ -1,4 +1,4 @@
-//! `query_result`: a model queries all rows of a result set.
+//! `query_result`: a tool with which a model queries all rows of a result set.
 
 use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 
@@ -79,7 +79,7 @@ async fn query_result(ctx: &Ctx, ask: Ask) -> Result<DualResponse> {
         loop {
             match calls::query(&results.server, id, &access, options.clone()).await {
                 Ok(made) => return Ok(made),
-                // The rows are still being written, or other queries run first.
+                // The rows are still being written, or the query has to wait for other queries.
                 Err(
                     DualResponseError::NotReady { retry_after } | DualResponseError::Busy { retry_after },
                 ) if begun.elapsed().saturating_add(retry_after) < patience => {
@@ -92,7 +92,7 @@ async fn query_result(ctx: &Ctx, ask: Ask) -> Result<DualResponse> {
     made.await
 }
 
-/// The default number of rows in the preview. It is larger than usual, because most queries return groups.
+/// The default number of rows in the preview. It is larger than the usual default, because most queries return groups.
 const ROWS: usize = 50;
 
 /// The maximum number of rows in the preview.
@@ -101,7 +101,7 @@ const MAX_ROWS: usize = 100;
 /// The minimum pause before a retry.
 const SHORTEST: Duration = Duration::from_millis(50);
 
-/// Returns the result sets of a query, each with the name of its table and its ID. The table `result` is first.
+/// Returns the result sets of a query, as pairs of a table name and an ID. The table `result` is first.
 fn sources(results: &Results, ask: &Ask) -> Result<Vec<(String, String)>, String> {
     let id = |argument: &str, named: &str| {
         results.id(named).map(ToOwned::to_owned).map_err(|error| format!("`{argument}`: {error}"))
@@ -118,7 +118,7 @@ fn sources(results: &Results, ask: &Ask) -> Result<Vec<(String, String)>, String
     Ok(sources)
 }
 
-/// Returns an error that helps the model to correct its query.
+/// Returns an error with which the model can correct its query.
 async fn told(
     results: &Results,
     access: &Access,
@@ -128,7 +128,7 @@ async fn told(
     let said = calls::message(error);
     let (text, lasting) = match error {
         DualResponseError::Refused { rule, .. } => {
-            // An invalid query can contain a wrong column name. A query that breaks another rule does not.
+            // If a query is not valid, it may contain a wrong column name. So only this error lists the columns.
             let columns = match *rule {
                 "not_valid" => columns(results, access, sources).await,
                 _ => String::new(),
@@ -145,7 +145,7 @@ async fn told(
             ),
             true,
         ),
-        // The engine's message can contain internal details.
+        // The message of the query engine can contain internal details, so the model does not receive it.
         DualResponseError::Query(_) => (
             "the query failed during its execution; look for a division by zero, an invalid cast, or a number that is too large"
                 .into(),
@@ -164,7 +164,7 @@ async fn told(
     if lasting { error.terminal() } else { error }
 }
 
-/// Returns the available columns.
+/// Returns a text that lists the columns of the result sets.
 async fn columns(results: &Results, access: &Access, sources: &[(String, String)]) -> String {
     let mut text = String::new();
     for (table, id) in sources {
@@ -176,10 +176,10 @@ async fn columns(results: &Results, access: &Access, sources: &[(String, String)
     text
 }
 
-/// The maximum number of columns in an error.
+/// The maximum number of columns that an error lists for each result set.
 const MAX_COLUMNS: usize = 50;
 
-/// Returns an error that names the missing result sets.
+/// Returns an error that lists the missing result sets.
 async fn gone(results: &Results, access: &Access, sources: &[(String, String)]) -> String {
     let mut missing = Vec::new();
     for (table, id) in sources {

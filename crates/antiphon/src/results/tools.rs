@@ -3,14 +3,14 @@ use std::time::Duration;
 use super::{app, describe, query};
 use crate::tool::Tool;
 
-/// The `_meta` key of a tool under which Claude Code reads 3 to 10 words, with which its search finds the tool.
+/// A `_meta` key of a tool. Its value has 3 to 10 words. The tool search of Claude Code finds the tool by these words.
 pub(super) const SEARCH_HINT: &str = "anthropic/searchHint";
 
-/// The tools with which models query result sets, and a viewer in which users see result sets.
+/// The tools with which models query result sets, and a viewer in which users see the rows.
 ///
 /// | tool | used by | what it does |
 /// |---|---|---|
-/// | `query_result` | models | runs read-only SQL over result sets of the caller and returns a new result set |
+/// | `query_result` | models | runs read-only SQL over the caller's result sets, and returns a new result set |
 /// | `describe_result` | models | returns the columns, counts and column statistics of a result set |
 /// | `result_manifest` | the viewer | returns the description of a result set |
 /// | `result_page` | the viewer | returns a page of rows of a result set |
@@ -18,10 +18,10 @@ pub(super) const SEARCH_HINT: &str = "anthropic/searchHint";
 /// | `result_aggregate` | the viewer | groups the rows of a result set and aggregates each group |
 /// | `result_link` | the viewer | returns a signed link to a result set |
 ///
-/// The viewer is an MCP App: a web page that hosts show with an answer. The viewer has a table of all rows, statistics,
-/// charts and exports. Hosts show the viewer for results of `query_result`. [`Tool::with_result_viewer`] adds the
-/// viewer to any other tool. If a client has not declared the extension `io.modelcontextprotocol/ui`, the server does
-/// not list the viewer's tools.
+/// The viewer is an MCP App: a web page that hosts show together with a tool's result. The viewer shows a table of all
+/// rows, statistics, charts and exports. Hosts show the viewer for results of `query_result`. To show it for the
+/// results of another tool, use [`Tool::with_result_viewer`]. If a client has not declared the extension
+/// `io.modelcontextprotocol/ui`, the server does not list the viewer's tools.
 ///
 /// ```
 /// use antiphon::{results::ResultTools, Server};
@@ -70,7 +70,7 @@ impl ResultTools {
         self
     }
 
-    /// Sets how long `query_result` waits if another request is still writing the rows of a result set. Default: 30
+    /// Sets how long `query_result` waits while another request is still writing the rows of a result set. Default: 30
     /// seconds.
     pub fn with_patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
@@ -81,7 +81,7 @@ impl ResultTools {
         self.viewer
     }
 
-    /// Returns the selected tools.
+    /// Returns the tools that are turned on.
     pub(crate) fn tools(&self) -> Vec<Tool> {
         let mut tools = Vec::new();
         if self.query {

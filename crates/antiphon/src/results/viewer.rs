@@ -1,4 +1,4 @@
-//! The web page that hosts show with an answer.
+//! The viewer: a web page that hosts show together with a tool's result.
 
 use std::sync::LazyLock;
 
@@ -18,21 +18,21 @@ use crate::{
     tool::{Tool, ToolOutput},
 };
 
-/// The URI of the viewer without the digest of the page. [`result_viewer`] returns the complete URI.
+/// The URI of the viewer without the digest of the web page. [`result_viewer`] returns the complete URI.
 pub const RESULT_VIEWER: &str = "ui://antiphon/result";
 
-/// The `_meta` key under which an answer names its result set: `{"id", "url"}`. Applications read this key. Its value
-/// does not grant access to the rows.
+/// The `_meta` key under which a tool's result identifies its result set: `{"id", "url"}`. Applications read this key.
+/// The value does not grant access to the rows.
 pub const RESULT_META: &str = "antiphon/result";
 
-/// The key that hosts from before the final specification read.
+/// The `_meta` key for hosts that implement the specification before its final version.
 const LEGACY_META: &str = "ui/resourceUri";
 
-/// Returns the URI of the viewer, which is an MCP resource: [`RESULT_VIEWER`], and 16 hexadecimal digits of the page's
-/// SHA-256 digest.
+/// Returns the URI of the viewer, which is an MCP resource. The URI consists of [`RESULT_VIEWER`] and the first 16
+/// hexadecimal digits of the web page's SHA-256 digest.
 ///
-/// Hosts cache pages by URI, so another version of the page has another URI. A server also serves its page at the URIs
-/// of other versions, because replicas have different versions during an upgrade.
+/// Hosts cache web pages by URI. So each version of the web page has a different URI. A server also serves its own
+/// version at the URIs of other versions, because replicas have different versions during an upgrade.
 pub fn result_viewer() -> &'static str {
     static URI: LazyLock<String> =
         LazyLock::new(|| format!("{RESULT_VIEWER}/{}", &sha256(VIEWER.as_bytes())[..16]));
@@ -43,8 +43,9 @@ impl Tool {
     /// Shows the tool's result sets in the viewer, in hosts that support MCP Apps. The server must have the viewer: see
     /// [`ServerBuilder::with_result_tools`](crate::ServerBuilder::with_result_tools).
     ///
-    /// If the client supports MCP Apps, the answers of the tool have no `resource_link` blocks. Some hosts do not pass
-    /// an answer to the viewer if it has one. The text and the structured content still identify the result set.
+    /// If the client supports MCP Apps, the tool's results contain no `resource_link` blocks, because some hosts do
+    /// not forward a result with such a block to the viewer. The text and the structured content still identify the
+    /// result set.
     #[must_use]
     pub fn with_result_viewer(mut self) -> Self {
         let mut ui = ui(&self).cloned().unwrap_or_default();
@@ -54,7 +55,8 @@ impl Tool {
     }
 }
 
-/// Returns the function of a tool whose answers are shown in the viewer. The client decides on the form of the answer.
+/// Wraps the function of a tool whose results are shown in the viewer. The wrapped function adapts each result to the
+/// client.
 fn beside_viewer(call: Callable<ToolOutput>) -> Callable<ToolOutput> {
     let wrapped: Callable<ToolOutput> = Box::new(move |ctx, arguments| {
         let answer = call(ctx, arguments);
@@ -70,8 +72,8 @@ fn beside_viewer(call: Callable<ToolOutput>) -> Callable<ToolOutput> {
     wrapped
 }
 
-/// Records the result set of an answer as the newest of its caller. The viewer reads the newest set if the host does
-/// not pass the answer on.
+/// Records the result set of a tool's result as the newest result set of the caller. If the host does not forward the
+/// tool's result to the viewer, the viewer reads the newest result set.
 async fn record_newest(ctx: &Ctx, output: &ToolOutput) {
     let id = output.meta.get(RESULT_META).and_then(|named| named["id"].as_str());
     let (Some(id), Some(results)) = (id, ctx.run.runtime.state::<Results>()) else { return };
@@ -80,7 +82,7 @@ async fn record_newest(ctx: &Ctx, output: &ToolOutput) {
     }
 }
 
-/// Returns whether the tool shows the viewer.
+/// Returns whether hosts show the viewer for results of the tool.
 pub(crate) fn is_attached(tool: &Tool) -> bool {
     let uri = ui(tool).and_then(|ui| ui.get("resourceUri")?.as_str());
     uri.is_some_and(|uri| uri.starts_with(RESULT_VIEWER))
@@ -90,13 +92,15 @@ fn ui(tool: &Tool) -> Option<&Map<String, Value>> {
     tool.definition().meta.as_ref()?.0.get(UI_META)?.as_object()
 }
 
-/// Returns the viewer as a resource. It is the same for every result set. The host selects the result set to show.
+/// Returns the viewer as a resource. The web page is the same for every result set. The web page receives the result
+/// set to show from the host.
 pub(super) fn resource(results: &DualResponseServer) -> Resource {
     async fn page(_: &Ctx, _: ()) -> Result<&'static str> {
         Ok(VIEWER)
     }
     let ui = json!({
-        // The viewer fetches pages from this origin if the host allows it, and through the host otherwise.
+        // If the host allows it, the viewer fetches rows directly from this origin. Otherwise, it fetches rows through
+        // the host.
         "csp": {"connectDomains": [origin(results.base_url())]},
         "prefersBorder": false,
     });
@@ -109,7 +113,7 @@ pub(super) fn resource(results: &DualResponseServer) -> Resource {
         .with_meta(UI_META, ui)
 }
 
-/// Returns the origin of a valid URL: scheme, host and port.
+/// Returns the origin of a valid URL: the scheme, the host and the port.
 fn origin(url: &str) -> &str {
     let host = url.find("://").map_or(0, |at| at + 3);
     let end = url[host..].find('/').map_or(url.len(), |at| host + at);

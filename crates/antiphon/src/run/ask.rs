@@ -1,9 +1,9 @@
-//! Pending questions: sends them to a client in a session, or to a provider.
+//! Pending questions. This module sends them to a client in a session, or to a provider.
 //!
-//! A sampling request goes to the client's model or to a provider's. The policy decides which one is asked
-//! first. A provider is asked if the client has no model, refuses or fails. It is also asked when the
-//! remaining rounds are reserved for questions that only a user can answer. The journal contains the reply,
-//! so replay never chooses again.
+//! A sampling request goes to the client's model or to the model of a provider. The sampling policy decides which
+//! model is asked first. By default, the provider is asked if the client has no model, refuses or fails. The provider
+//! is also asked if the remaining rounds are reserved for questions that only a user can answer. The journal contains
+//! the reply, so a replay does not choose a model again.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -31,14 +31,13 @@ use crate::{
     protocol::{Level, Note, Revision},
 };
 
-/// Which model answers a sampling request: the client's model or the server's model (a provider), and in which order
-/// they are tried.
+/// The order in which the client's model and the server's model (the provider) answer sampling requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum SamplingPolicy {
-    /// Asks the client's model first. Asks the provider if the client has no model, refuses or fails, or if the run has
-    /// few rounds left. If the provider is asked, it receives the prompts, and the operator pays for them.
+    /// Asks the client's model first. Asks the provider if the client has no model, refuses or fails, or if the run
+    /// has few rounds left. The provider then receives the prompts, and the operator pays for them.
     #[default]
     ClientFirst,
     /// Asks the provider first. Asks the client's model if the provider fails.
@@ -53,7 +52,7 @@ pub enum SamplingPolicy {
 /// key.
 pub const VIA_META: &str = "antiphon/via";
 
-/// Which provider replied to a sampling request, and why the provider was asked. Stored under [`VIA_META`].
+/// The provider that replied to a sampling request, and the reason why it was asked. Stored under [`VIA_META`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Via {
@@ -63,14 +62,14 @@ pub struct Via {
     pub because: String,
 }
 
-/// A server's model and its sampling policy.
+/// The server's model and the sampling policy.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Models {
     pub(crate) policy: SamplingPolicy,
     pub(crate) model: Option<Arc<dyn Model>>,
 }
 
-/// The side that answers a question.
+/// The party that answers a question: the client or the provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Answerer {
     Client,
@@ -86,9 +85,10 @@ enum FallbackReason {
     Capability(Capability),
     /// The client refused or failed.
     Failed,
-    /// The client did not answer the question. In a round, a client cannot refuse in another way.
+    /// The client did not answer the question. In a round, this is the only way in which a client can refuse a
+    /// question.
     Unanswered,
-    /// The client has few rounds left.
+    /// The run has few rounds left with this client.
     Rounds,
 }
 
@@ -107,46 +107,46 @@ impl fmt::Display for FallbackReason {
     }
 }
 
-/// The decision about a request.
+/// The decision how to handle a question.
 #[derive(Debug)]
 enum Route {
     Client,
     Provider(Arc<dyn Model>, FallbackReason),
     /// Neither the client nor a provider can be asked.
     Nobody(Capability),
-    /// The client cannot be asked, but its user can answer through another channel.
+    /// The client cannot be asked, but the user can answer through another channel.
     Elsewhere,
-    /// Every possible answerer was asked, and failed.
+    /// All parties that could answer were asked, and all of them failed.
     Failed(Failure),
 }
 
-/// The facts that the decision depends on.
+/// The information that the decision depends on.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 struct Situation<'a> {
     client: &'a Client,
-    /// How many rounds are left, and whether other questions need this round in any case.
+    /// The number of rounds that are left. The next field is whether other questions need this round in any case.
     rounds_left: u32,
     round_is_made: bool,
     /// Whether the client received the question in the previous round and did not answer it.
     unanswered: bool,
-    /// The answerers that were tried, and their failures.
+    /// The parties that were asked, with their failures.
     tried: &'a [(Answerer, Failure)],
-    /// The channels besides the client.
+    /// The channels in addition to the client.
     channels: Channels,
-    /// Whether the model can relay answers to questions that allow it.
+    /// Whether the model can relay answers, if the question allows it.
     relays: bool,
-    /// Whether the client's request was answered, so that the client cannot be asked.
+    /// Whether the client's request has already been answered. The server then cannot send questions to the client.
     gone: bool,
-    /// Whether the client answers without asking its user.
+    /// Whether the client answers questions without showing them to the user.
     unresponsive: bool,
-    /// Whether a form fails if the client answers it without asking its user.
+    /// Whether a form must fail if the client answers it without showing it to the user.
     checks_client: bool,
-    /// Whether the question has waited too long for an answer.
+    /// Whether the question has reached its deadline without an answer.
     expired: bool,
 }
 
-/// The number of rounds that are reserved for users, if a provider can be asked instead.
+/// The number of rounds that are reserved for questions to users, if a provider can answer sampling requests.
 const KEPT_FOR_PEOPLE: u32 = 3;
 
 impl Models {
@@ -155,13 +155,13 @@ impl Models {
         self.model.is_some() && self.policy != SamplingPolicy::ClientOnly
     }
 
-    /// Decides who answers `request`.
+    /// Decides which party answers `request`.
     fn route(&self, request: &Value, situation: &Situation<'_>) -> Route {
         let Situation { client, tried, channels, relays, gone, unresponsive, checks_client, expired, .. } =
             *situation;
         let missing = client.lacks(request).or_else(|| gone.then_some(Capability::Session));
         if !is_sampling(request) {
-            // A model must not answer a question that the client has refused.
+            // If the client has refused the question, a model must not answer it.
             if (channels.carry(request) && (missing.is_some() || unresponsive))
                 || (relays && missing.is_some() && allows_relay(request))
             {
@@ -177,7 +177,7 @@ impl Models {
                 return Route::Failed(error.to_failure());
             }
             if checks_client && unresponsive && is_form(request) {
-                // The tool names another channel.
+                // The tool returns another channel to the model.
                 return Route::Failed(Error::new(ErrorKind::Unanswered).to_failure());
             }
             return match (tried, missing) {
@@ -222,8 +222,8 @@ impl Models {
     }
 }
 
-/// Returns the error for a question without an answer. If only the client was asked, it is the client's
-/// error.
+/// Returns the error for a question that no party has answered. If only the client was asked, the error is the
+/// client's error.
 fn nobody_left(tried: &[(Answerer, Failure)], missing: Option<Capability>) -> Failure {
     if let [(Answerer::Client, failure)] = tried {
         return failure.clone();
@@ -248,14 +248,14 @@ fn is_sampling(request: &Value) -> bool {
     request["method"] == "sampling/createMessage"
 }
 
-/// The name of the announcement that a provider is asked instead of the client. A run makes it once.
+/// The name of the notice that a provider is asked instead of the client. Each run sends this notice only once.
 const PROVIDER: &str = "provider";
 
 type Answer<'a> = Pin<Box<dyn Future<Output = Result<Value>> + Send + 'a>>;
 
-/// Waits for `answer` for at most `limit`, and fails with `ErrorKind::Unanswered` after that.
+/// Waits for `answer`, but at most for `limit`. After that time, returns `ErrorKind::Unanswered`.
 ///
-/// At the limit it drops `answer`, which withdraws the question.
+/// At the limit, `answer` is dropped. This withdraws the question.
 async fn in_time(answer: impl Future<Output = Result<Value>>, limit: Option<Duration>) -> Result<Value> {
     let Some(limit) = limit else { return answer.await };
     tokio::time::timeout(limit, answer).await.unwrap_or_else(|_| Err(Error::new(ErrorKind::Unanswered)))
@@ -263,14 +263,13 @@ async fn in_time(answer: impl Future<Output = Result<Value>>, limit: Option<Dura
 
 pub(super) struct Asking<'a> {
     run: &'a Run,
-    /// The requests in flight, by question key and question number. A loop asks a new question under the same
-    /// key.
+    /// The requests in flight, by question key and question number. In a loop, several questions have the same key.
     requests: BTreeMap<(Key, u64), Sent<'a>>,
-    /// The answerers that failed, by question.
+    /// The parties that failed to answer, by question.
     tried: BTreeMap<(Key, u64), Vec<(Answerer, Failure)>>,
-    /// The number of pending questions that wait for another channel.
+    /// The number of pending questions that the user must answer through another channel.
     elsewhere: usize,
-    /// Whether the session has recorded that a form of this call is at the client.
+    /// Whether the session has recorded that the client received a form of this call.
     watched: bool,
 }
 
@@ -278,13 +277,14 @@ pub(super) struct Asking<'a> {
 struct Sent<'a> {
     answerer: Answerer,
     answer: Answer<'a>,
-    /// Whether the client was asked to show a form.
+    /// Whether the request asks the client to show a form.
     is_form: bool,
-    /// The form that the client was asked to show, and when. Only if the user could answer it elsewhere.
+    /// The form that the client received, and the time at which it was sent. `None` if the user cannot answer through
+    /// another channel.
     form: Option<(Value, Instant)>,
 }
 
-/// The decision about one question, made while the state is locked.
+/// The decision about one question. The decision is made while the state is locked.
 enum Decided {
     Ask(Answerer, Value, Option<(Arc<dyn Model>, FallbackReason)>),
     End(Outcome),
@@ -295,12 +295,13 @@ impl<'a> Asking<'a> {
         Self { run, requests: BTreeMap::new(), tried: BTreeMap::new(), elsewhere: 0, watched: false }
     }
 
-    /// Returns whether the client was asked to show a form.
+    /// Returns whether the client has received a form and has not answered it yet.
     pub(super) fn has_form_out(&self) -> bool {
         self.requests.values().any(|sent| sent.is_form)
     }
 
-    /// Returns whether all of `asks` pending questions wait for another channel than the client.
+    /// Returns whether all pending questions wait for another channel than the client. `asks` is the number of pending
+    /// questions.
     pub(super) fn only_elsewhere(&self, asks: usize) -> bool {
         asks > 0 && self.elsewhere == asks
     }
@@ -310,11 +311,11 @@ impl<'a> Asking<'a> {
         self.requests.values().filter(|sent| sent.answerer == Answerer::Provider).count()
     }
 
-    /// Sends the pending questions that were not sent yet, and ends the questions that cannot be asked.
+    /// Sends the pending questions that were not sent yet. Ends the questions that no party can answer.
     ///
-    /// Returns whether it ended any. In a session it sends one form at a time, because the user has one
-    /// screen. In rounds it sends nothing to the client: the questions that remain pending are part of the
-    /// round's response.
+    /// Returns whether it ended any questions. In a session, only one form is sent at a time, because the user has
+    /// only one screen. On MCP 2026-07-28, no questions are sent to the client here. The questions that stay pending
+    /// become part of the round's response.
     pub(super) fn start(&mut self) -> bool {
         let mut state = self.run.state();
         let decided = self.decide(&mut state);
@@ -354,8 +355,8 @@ impl<'a> Asking<'a> {
                 }
             }
         }
-        // A run announces this once. The machine keeps the announcement in the journal, even in a loop that
-        // discards its earlier turns.
+        // Each run sends this notice only once. The replay machine stores the notice in the journal, even in a loop
+        // whose earlier entries are discarded.
         let news = because.filter(|_| state.machine().say_once(PROVIDER));
         drop(state);
         let out = self.requests.values().any(|sent| sent.form.is_some());
@@ -372,7 +373,7 @@ impl<'a> Asking<'a> {
 
     fn decide(&mut self, state: &mut State) -> Vec<((Key, u64), Decided)> {
         let run = self.run;
-        // A task has no limit of rounds.
+        // The rounds of a task are not limited.
         let rounds_left = match run.persistence() {
             Some(_) => u32::MAX,
             None => run.runtime.limits.max_rounds.saturating_sub(state.machine().round()),
@@ -382,7 +383,8 @@ impl<'a> Asking<'a> {
         let pending = machine.pending_since();
         let unanswered: BTreeSet<&Key> =
             pending.iter().map(|(key, ..)| *key).filter(|key| machine.is_unanswered(key)).collect();
-        // Dropping a request cancels it, so this withdraws the questions that the tool no longer awaits.
+        // Dropping a request cancels the request. So this statement withdraws the questions that the tool no longer
+        // awaits.
         let waits = |(key, since): &(Key, u64)| {
             pending.iter().any(|(waiting, asked, _)| *waiting == key && asked == since)
         };
@@ -413,11 +415,11 @@ impl<'a> Asking<'a> {
             let checks_client = run.ask.checks_client;
             let is_watched = is_form(request) && (checks_client || channels.carry(request));
             if unanswered && was_sent && is_watched && !run.is_unresponsive() {
-                // The client returned without an answer to this form, or without its content.
+                // The client returned without an answer to this form, or with an answer without content.
                 run.mark_unresponsive();
             }
             let unresponsive = run.is_unresponsive();
-            // A loop asks its next question under the same key.
+            // In a loop, the next question has the same key. So the question must also be unanswered.
             let expired = unanswered && run.expired.contains(key.as_str());
             let client = &run.client;
             let situation = Situation {
@@ -454,12 +456,13 @@ impl<'a> Asking<'a> {
         decided
     }
 
-    /// Waits for the next answer and passes it to the tool. Never completes if no request is in flight.
+    /// Waits for the next answer, and passes the answer to the tool. If no request is in flight, this method never
+    /// completes.
     pub(super) async fn answered(&mut self) {
         let (id, answer) = std::future::poll_fn(|cx| {
             for (id, Sent { answer: request, .. }) in &mut self.requests {
-                // A provider can be third-party code. A call without a response is worse than a failed call,
-                // so a panic becomes an error.
+                // A provider can be third-party code, which can panic. A panic is converted into an error, so that the
+                // call gets a response.
                 match catch_unwind(AssertUnwindSafe(|| request.as_mut().poll(cx))) {
                     Ok(Poll::Ready(answer)) => return Poll::Ready((id.clone(), answer)),
                     Ok(Poll::Pending) => {}
@@ -477,12 +480,13 @@ impl<'a> Asking<'a> {
         let Some(Sent { answerer, form, .. }) = self.requests.remove(&id) else { return };
         let mut answer = match answer {
             Ok(answer) => answer,
-            // Another answerer may be left. The next `start` selects one, or ends the question.
+            // Another party may still be able to answer. The next call of `start` chooses this party, or ends the
+            // question.
             Err(error) => {
                 match error.kind() {
-                    // The client does not show forms, although it has declared them.
+                    // The client does not show forms, although it has declared that it does.
                     ErrorKind::Client { .. } if form.is_some() => self.run.mark_unresponsive(),
-                    // The user may have been away. Only this run asks elsewhere.
+                    // The user may have been absent. So only this run stops asking the client.
                     ErrorKind::Unanswered if form.is_some() => self.run.stop_asking_client(),
                     _ => {}
                 }
@@ -494,7 +498,8 @@ impl<'a> Asking<'a> {
             && (lacks_content(&request, &answer)
                 || (sent.elapsed() < self.run.ask.quick && is_empty_answer(&request, &answer)))
         {
-            // No user was that fast, or no user saw the form. The question stays open, and the next `start` selects another channel.
+            // The answer arrived faster than a user can answer, or has no content. So no user has answered. The
+            // question stays open, and the next call of `start` chooses another channel.
             self.run.mark_unresponsive();
             return;
         }
@@ -510,8 +515,8 @@ impl<'a> Asking<'a> {
         }
     }
 
-    /// Logs that a provider is asked instead of the client, and sends a log message to the client if it
-    /// requested this level.
+    /// Logs that a provider is asked instead of the client. If the client requested log messages of this level, also
+    /// sends a log message to the client.
     fn say(&self, model: &str, because: FallbackReason) {
         let run = self.run;
         tracing::info!(run = run.id(), model, %because, "a sampling request is sent to the server's model instead of the client");
@@ -524,8 +529,9 @@ impl<'a> Asking<'a> {
 
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
-        // If the client has cancelled the call, the handler of the cancellation reads and removes the record. The end
-        // of a connection says nothing about the client. The token of a call is also cancelled after its response.
+        // If the client has cancelled the call, the handler of the cancellation reads and removes this record. If the
+        // connection has only ended, the reason is unknown. The cancellation token of a call is also cancelled after
+        // the response.
         let is_answered = self.run.persistence().is_some();
         if self.watched && (is_answered || !self.run.client.cancelled().is_cancelled()) {
             self.run.watch_form(false);
@@ -533,7 +539,7 @@ impl Drop for Asking<'_> {
     }
 }
 
-/// Sends a sampling request to a provider, within the caller's spending limit.
+/// Sends a sampling request to a provider, within the caller's budget for the server's model.
 async fn ask_provider(
     run: &Run,
     model: Arc<dyn Model>,

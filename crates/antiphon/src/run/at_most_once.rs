@@ -1,4 +1,4 @@
-//! Steps that run at most once, even if a request is sent several times.
+//! Steps that run at most once, even if a client sends a request several times.
 
 use std::{future::Future, sync::Arc};
 
@@ -15,17 +15,17 @@ use crate::{
     error::{Error, ErrorKind, Result},
 };
 
-/// The stored state of a step.
+/// The state of a step, as it is stored.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Claim {
-    /// A process has started the step. No other process may start it.
+    /// A process has started the step. No other process is allowed to start it.
     Begun(String),
     Done(Value),
-    /// The step is done. Its result is stored separately, because it is large.
+    /// The step has completed. Its result is large, so it is stored in separate records.
     DoneApart(Pieces),
     Failed(Failure),
-    /// The step was started, and its process stopped sending heartbeats.
+    /// The step was started, but its process stopped sending heartbeats. The outcome is unknown.
     Indeterminate,
 }
 
@@ -34,23 +34,23 @@ impl Claim {
         Ok(serde_json::to_vec(self)?.into())
     }
 
-    /// Reads the stored state. Returns `None` while the step is only started.
+    /// Reads the stored state. Returns `None` if the step was started but has not ended.
     fn settled(bytes: &Bytes) -> Option<Self> {
         serde_json::from_slice(bytes).ok().filter(|claim| !matches!(claim, Self::Begun(_)))
     }
 }
 
-/// The largest result in bytes that is stored in the record itself.
+/// The maximum size of a result that is stored in the record itself, in bytes.
 const INLINE: usize = 64 * 1024;
 
-/// Runs a step unless it ran before. In that case, returns the recorded result.
+/// Runs a step, unless the step has already run. In that case, returns the recorded result.
 ///
-/// The claim is stored before the effect, and the result is stored before the run continues. If the process
-/// stops between the two writes, the outcome is unknown. A later caller then returns
-/// `ErrorKind::Indeterminate` and does not run the step.
+/// The claim is stored before the side effect, and the result is stored before the run continues. If the process stops
+/// between these two writes, the outcome is unknown. A later attempt then returns `ErrorKind::Indeterminate`, and the
+/// step does not run again.
 ///
-/// In a task, the run's record also holds the claim for as long as the record exists. The claim in the store
-/// expires like a `requestState`.
+/// In a task, the run's record also contains the claim, as long as this record exists. The claim in the store expires
+/// at the same time as a `requestState`.
 pub(crate) async fn at_most_once<T, F, Fut>(
     run: Arc<Run>,
     step: String,
@@ -80,7 +80,7 @@ where
             }
             None
         }
-        // If the run becomes a task during the step, `claiming` puts the started step into the task's record.
+        // If the run becomes a task during the step, `claiming` adds the started step to the task's record.
         None => Some(run.claiming(&idempotency_key, &step)),
     };
     let claim = Claim::Begun(random_id()).write()?;
@@ -98,7 +98,7 @@ where
         Err(error) => Ok(Claim::Failed(error.to_failure())),
     };
     let told = match settled {
-        // This process has the result, so it replaces the verdict `Indeterminate` of another process.
+        // This process has the result. So it replaces the state `Indeterminate`, if another process has written it.
         Ok(claim) => {
             held.settle(claim.write()?, ttl, |found| {
                 matches!(Claim::settled(found), Some(Claim::Indeterminate))
@@ -122,7 +122,7 @@ where
             step,
             "the claim on an at-most-once step was lost before the step ended; other attempts cannot read its result"
         ),
-        // This process has the result of the effect. Other processes will find the step indeterminate.
+        // This process has the result of the side effect, but other processes will find that the outcome is unknown.
         Err(error) => {
             tracing::error!(step, %error, "the result of an at-most-once step could not be stored; other attempts report an unknown outcome");
         }
@@ -130,7 +130,8 @@ where
     result
 }
 
-/// Converts the reason why the leg stopped. The driver finds the same reason and ends the leg.
+/// Converts the reason why the leg must stop into an error for the tool. The driver checks the same reason and ends
+/// the leg.
 fn stopped(stop: Stop) -> Error {
     match stop {
         Stop::Lost => Error::new(ErrorKind::Cancelled),
@@ -169,8 +170,8 @@ async fn another_took<T: DeserializeOwned>(
         Watched::Settled(Claim::Failed(failure)) => Err(Error::from_failure(failure)),
         Watched::Settled(Claim::Begun(_) | Claim::Indeterminate) | Watched::Gone => Err(indeterminate()),
         Watched::Silent(revision) => {
-            // The next caller then does not need to wait for missing heartbeats. If the holder is still
-            // alive, it overwrites the verdict.
+            // The next attempt then does not have to wait for missing heartbeats. If the holder is still alive, it
+            // overwrites this state with the result.
             let verdict = Claim::Indeterminate.write()?;
             if let Err(error) = store.update(key, verdict, Some(runtime.seals_last()), revision).await {
                 tracing::debug!(%error, "the unknown outcome of an at-most-once step could not be stored");
@@ -184,7 +185,7 @@ async fn another_took<T: DeserializeOwned>(
 mod tests {
     use super::*;
 
-    /// Records of earlier versions, byte for byte.
+    /// Stored records of earlier versions. This version must be able to read them.
     const STORED: [&str; 5] = [
         r#"{"begun":"9f3c"}"#,
         r#"{"done":null}"#,
@@ -220,7 +221,7 @@ mod tests {
         for record in claims.filter(|record| record["key"].as_str().unwrap().starts_with(STEPS)) {
             let value = record["value"].as_str().unwrap();
             let value = base64::engine::general_purpose::STANDARD.decode(value).unwrap();
-            // Every stored value begins with its 16-byte write number.
+            // Every stored value begins with a 16-byte write number, which is skipped here.
             let claim = Claim::settled(&Bytes::from(value).slice(16..));
             assert!(matches!(claim, Some(Claim::Done(_))), "{claim:?}");
             read += 1;

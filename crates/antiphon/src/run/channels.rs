@@ -13,39 +13,40 @@ use serde_json::Value;
 pub(crate) use crate::url_elicitation::Channel;
 use crate::url_elicitation::RELAY_META;
 
-/// The channels, other than the client's own forms during a call, through which questions of a run can be answered.
+/// The channels through which users can answer questions of a run, except the forms that the client shows during a
+/// call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Channels {
-    /// The client shows MCP Apps, and the server has a form.
+    /// The client shows MCP Apps, and the server has the app form.
     #[serde(default)]
     pub(crate) app: bool,
-    /// The server has a web page for answers.
+    /// The server has an answer page.
     #[serde(default)]
     pub(crate) page: bool,
-    /// The client shows the question itself when it calls `task_result`.
+    /// The client can show the question itself, when the model calls `task_result`.
     #[serde(default)]
     pub(crate) client: bool,
 }
 
 impl Channels {
-    /// Returns whether there is any channel.
+    /// Returns whether there is at least one channel.
     pub(crate) fn any(self) -> bool {
         self.app || self.page || self.client
     }
 
-    /// Returns the channels that do not need the client.
+    /// Returns the channels without the client's own channel.
     pub(crate) fn without_client(self) -> Self {
         Self { client: false, ..self }
     }
 
-    /// Returns whether `request` can be answered through one of the channels. Forms can. A question to open a web page
-    /// needs the form or the web page of the server, and a link that they can show.
+    /// Returns whether the user can answer `request` through one of the channels. Every channel can carry a form. A
+    /// question to open a web page needs the app form or the answer page, and a link that they are allowed to show.
     pub(crate) fn carry(self, request: &Value) -> bool {
         (self.any() && is_form(request)) || (self.show_links() && is_link(request))
     }
 
-    /// Returns why no channel can show the link of `request`. Returns `None` if a channel can, if there is none, or if
-    /// `request` has no link.
+    /// Returns the reason why the channels cannot show the link of `request`. Returns `None` if a channel can show the
+    /// link, if no channel shows links, or if `request` has no link.
     pub(crate) fn link_problem(self, request: &Value) -> Option<&'static str> {
         link(request).filter(|_| self.show_links())?.err()
     }
@@ -65,7 +66,7 @@ pub(crate) fn allows_relay(request: &Value) -> bool {
     is_form(request) && request["params"]["_meta"][RELAY_META] == true
 }
 
-/// A link that a question asks a user to open.
+/// A link from a question that asks the user to open a web page.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Link<'a> {
     pub(crate) url: &'a str,
@@ -73,13 +74,13 @@ pub(crate) struct Link<'a> {
     pub(crate) host: String,
 }
 
-/// Returns whether `request` asks a user to open a link that the form and the web page of the server can show.
+/// Returns whether `request` asks the user to open a link that the app form and the answer page are allowed to show.
 pub(crate) fn is_link(request: &Value) -> bool {
     matches!(link(request), Some(Ok(_)))
 }
 
-/// Returns the link that `request` asks a user to open, or the reason why it must not be shown. Returns `None` if
-/// `request` is another question.
+/// Returns the link that `request` asks the user to open, or the reason why the server must not show this link.
+/// Returns `None` if `request` is not a question to open a web page.
 pub(crate) fn link(request: &Value) -> Option<Result<Link<'_>, &'static str>> {
     let params = &request["params"];
     let is_url = request["method"] == "elicitation/create" && params["mode"] == "url";
@@ -87,7 +88,7 @@ pub(crate) fn link(request: &Value) -> Option<Result<Link<'_>, &'static str>> {
 }
 
 fn checked_link(url: &str) -> Result<Link<'_>, &'static str> {
-    // Browsers remove or replace some characters. The host would then differ from the one that the user sees.
+    // Browsers remove or replace these characters. The actual host could then differ from the host that the user sees.
     if !url.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\') {
         return Err("it has spaces, backslashes or characters that are not ASCII");
     }
@@ -108,8 +109,9 @@ fn checked_link(url: &str) -> Result<Link<'_>, &'static str> {
     Ok(Link { url, host: authority.as_str().to_ascii_lowercase() })
 }
 
-/// Returns whether `answer` says only that no user has answered: a refusal, or an acceptance without the content that
-/// the form asks for. A client that gives such an answer faster than a user could has not shown the question.
+/// Returns whether `answer` contains no content: it declines or cancels the question, or it accepts a form without the
+/// values that the form asks for. If such an answer arrives faster than a user could answer, the client has not shown
+/// the question.
 pub(crate) fn is_empty_answer(request: &Value, answer: &Value) -> bool {
     match answer["action"].as_str() {
         Some("decline" | "cancel") => true,
@@ -122,40 +124,43 @@ pub(crate) fn is_empty_answer(request: &Value, answer: &Value) -> bool {
     }
 }
 
-/// How the run of a call reaches users and clients that do not follow it.
+/// The settings for a call that describe how questions reach the user, and when a long call returns.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AskOptions {
-    /// The channels besides the client itself.
+    /// The channels in addition to the client itself.
     pub(crate) channels: Channels,
-    /// Whether the model can relay answers to questions that allow it.
+    /// Whether the model can relay answers, if the question allows it.
     pub(crate) relay: bool,
-    /// The time in which no user can answer. An empty answer that arrives earlier is the client's own.
+    /// The shortest time in which a user could answer. If an empty answer arrives before, it comes from the client
+    /// itself.
     pub(crate) quick: Duration,
-    /// How long a question that waits for another channel stays open.
+    /// How long a question stays open if the user must answer through another channel.
     pub(crate) expiry: Duration,
-    /// How long a call can take before its run continues without the client.
+    /// The duration of a call after which the run continues without the client.
     pub(crate) hand_over_after: Option<Duration>,
-    /// How long a request can be silent before the client receives a heartbeat.
+    /// The maximum time without a message to the client. After that time, the server sends a heartbeat.
     pub(crate) heartbeat: Option<Duration>,
-    /// How many runs of the caller can wait for users.
+    /// The maximum number of the caller's runs that can wait for users.
     pub(crate) max_waiting: Option<usize>,
-    /// Whether a question fails if the client answers it without its user. For a tool that then names another channel.
+    /// Whether a question must fail if the client answers it without showing it to the user. The tool then returns
+    /// another channel to the model.
     pub(crate) checks_client: bool,
 }
 
 impl AskOptions {
-    /// Returns whether an answer that no user has given does not count, because the user can answer in another way than
-    /// through the client.
+    /// Returns whether answers that do not come from a user are ignored. This is the case if the user can answer
+    /// through another channel than the client.
     pub(crate) fn watches_client(&self) -> bool {
         self.checks_client || self.channels.without_client().any()
     }
 }
 
-/// Moments by name. They are forgotten after a while.
+/// Names, each with the time at which it was recorded last. Old entries are removed.
 #[derive(Debug, Default)]
 pub(crate) struct Recent(Mutex<HashMap<String, Instant>>);
 
-/// The number of entries at which old ones are removed. If all are new, all are removed, so that the memory is bounded.
+/// If there are this many entries, old entries are removed. If no entry is old, all entries are removed, so that the
+/// memory is bounded.
 const RECENT: usize = 4096;
 
 impl Recent {
@@ -163,7 +168,7 @@ impl Recent {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records that `name` happened now. `life` is how long entries are needed.
+    /// Records that `name` happened now. `life` is the time for which an entry is needed.
     pub(crate) fn put(&self, name: String, life: Duration) {
         let mut entries = self.lock();
         if entries.len() >= RECENT {
@@ -175,17 +180,17 @@ impl Recent {
         entries.insert(name, Instant::now());
     }
 
-    /// Returns whether `name` happened within `life`.
+    /// Returns whether `name` was recorded within the last `life`.
     pub(crate) fn has(&self, name: &str, life: Duration) -> bool {
         self.lock().get(name).is_some_and(|at| at.elapsed() < life)
     }
 }
 
-/// How long a client counts as unresponsive after it has answered without asking its user.
+/// How long a client counts as unresponsive, after it has answered a question without showing it to the user.
 pub(crate) const UNRESPONSIVE: Duration = Duration::from_secs(600);
 
-/// Returns whether `answer` accepts a form with required fields and has no content. Some clients accept a form that they
-/// cannot show.
+/// Returns whether `answer` accepts a form without content, although the form has required fields. Some clients accept
+/// forms that they cannot show.
 pub(crate) fn lacks_content(request: &Value, answer: &Value) -> bool {
     let required = request["params"]["requestedSchema"]["required"].as_array();
     answer["action"] == "accept"
@@ -239,7 +244,7 @@ mod tests {
         let sampling = json!({"method": "sampling/createMessage", "params": {}});
         assert!(channels.carry(&form) && channels.carry(&url));
         assert!(!channels.carry(&sampling) && !Channels::default().carry(&form));
-        // A client without URL elicitation cannot show the link later, either.
+        // A client without URL elicitation cannot show the link in a later call either.
         let client = Channels { client: true, ..Channels::default() };
         assert!(client.carry(&form) && !client.carry(&url));
     }

@@ -1,7 +1,7 @@
 //! One request from a client, and the connection back to that client.
 //!
-//! This module also has the rules for questions to clients: the capabilities that they need, and the shape of
-//! their answers.
+//! This module also contains the rules for questions to clients: which capabilities a question needs, and which
+//! answers are valid.
 
 use std::{
     borrow::Cow,
@@ -31,55 +31,56 @@ use crate::{
     protocol::{Level, Note, Revision, UI_EXTENSION, elicitation_complete},
 };
 
-/// The session of a request, and the elicitations that were sent in it.
+/// The session of a request. It remembers the elicitations and forms that were sent in the session.
 pub(crate) trait SessionMemory: Send + Sync + fmt::Debug {
-    /// Records that the URL elicitation `id` is sent in this session, so that the session can receive the
-    /// completion notification. Call it before you send the elicitation.
+    /// Records that the URL elicitation `id` is sent in this session. The session can then receive the notification of
+    /// its completion. Call this method before you send the elicitation.
     fn elicited<'a>(&'a self, id: &'a str) -> Pending<'a, ()>;
 
-    /// Records that a form of the request `id` is at the client, and the name under which the client is remembered.
-    /// `None` means that no form is at the client.
+    /// Records that the request `id` has sent a form to the client. `client` is the name under which the server
+    /// remembers this client. `None` means that no form of this request is open.
     fn watch_form(&self, id: &str, client: Option<&str>);
 
-    /// Returns the name of the session, which is the same on all replicas.
+    /// Returns the name of the session. The name is the same on all replicas.
     fn name(&self) -> &str;
 
-    /// Enables or disables a group of tools in this session. Returns whether it was different before.
+    /// Enables or disables a group of tools in this session. Returns whether this changed anything.
     fn set_group<'a>(&'a self, group: &'a str, enabled: bool) -> Pending<'a, Result<bool, Error>>;
 }
 
-/// The values that layers have added to a request.
+/// The values that layers have added to a request, for `Ctx::extension`.
 #[derive(Clone, Debug)]
 pub(crate) struct Added(pub(crate) http::Extensions);
 
-/// A connection that belongs to one client, such as stdio, a socket or a WebSocket. Streamable HTTP has none.
+/// A connection that belongs to one client, for example stdio, a socket or a WebSocket. Streamable HTTP has no such
+/// connections.
 #[derive(Clone, Debug)]
 pub(crate) struct Connection {
-    /// A random name.
+    /// The random name of the connection.
     name: Arc<str>,
-    /// Whether the process serves this client only, as over stdio.
+    /// Whether the process serves only this client, as over stdio.
     is_only: bool,
 }
 
 impl Connection {
-    /// Creates a connection of a server that can serve several clients.
+    /// Creates a connection in a process that can serve several clients.
     pub(crate) fn one_of_many() -> Self {
         Self { name: random_id().into(), is_only: false }
     }
 
-    /// Creates the connection of a server whose process has one user.
+    /// Creates the connection in a process that has only one user.
     #[cfg(any(feature = "stdio", feature = "testing"))]
     pub(crate) fn only() -> Self {
         Self { is_only: true, ..Self::one_of_many() }
     }
 
-    /// Returns whether the process serves this client only.
+    /// Returns whether the process serves only this client.
     pub(crate) fn is_only(&self) -> bool {
         self.is_only
     }
 
-    /// Returns a name for the unauthenticated user of the connection. Two connections have the same user only if the
-    /// process has one user.
+    /// Returns a name for the unauthenticated user of the connection. The names of two connections are different,
+    /// unless the process has only one user.
     pub(crate) fn user(&self) -> &str {
         if self.is_only { "" } else { &self.name }
     }
@@ -88,12 +89,12 @@ impl Connection {
 /// The origin of a request.
 #[derive(Debug)]
 enum Kind {
-    /// A client that waits for the response. Boxed, because a client is moved into its run and this is its
-    /// largest part.
+    /// A client that waits for the response. The value is boxed, because it is the largest part of a client, and a
+    /// client is moved into its run.
     Remote(Box<RequestContext<RoleServer>>),
-    /// No connected client. The client can request the result of its task later.
+    /// A task. No client is connected, but a client can request the result of the task later.
     Task { id: String, cancelled: CancellationToken, extensions: Extensions },
-    /// No client. The program that owns the tool calls it.
+    /// The program that contains the server has called the tool, without a client.
     None { request_id: String, cancelled: CancellationToken, extensions: Extensions },
 }
 
@@ -103,11 +104,11 @@ pub(crate) struct Client {
     kind: Kind,
     revision: Revision,
     capabilities: OnceLock<Box<ClientCapabilities>>,
-    /// The log level of the session. A 2026-07-28 request has no session, and sets its own log level.
+    /// The log level of the session. A request of MCP 2026-07-28 has no session, and sets its own log level.
     session_level: LoggingLevel,
-    /// The session that the request belongs to, if any.
+    /// The session that the request belongs to, if it has a session.
     session: Option<Arc<dyn SessionMemory>>,
-    /// The connection that the request came over, if it belongs to one client.
+    /// The connection over which the request arrived, if the connection belongs to one client.
     connection: Option<Connection>,
 }
 
@@ -123,31 +124,31 @@ impl Client {
         }
     }
 
-    /// Sets the session that the request belongs to, and its log level. Default: no session.
+    /// Sets the session of the request, and the log level of this session. Default: no session.
     pub(crate) fn with_session(mut self, session: Arc<dyn SessionMemory>, level: LoggingLevel) -> Self {
         self.session = Some(session);
         self.session_level = level;
         self
     }
 
-    /// Sets the connection that the request came over. Default: none.
+    /// Sets the connection over which the request arrived. Default: none.
     pub(crate) fn with_connection(mut self, connection: Option<Connection>) -> Self {
         self.connection = connection;
         self
     }
 
-    /// Returns the connection that the request came over, if it belongs to one client.
+    /// Returns the connection over which the request arrived, if the connection belongs to one client.
     pub(crate) fn connection(&self) -> Option<&Connection> {
         self.connection.as_ref()
     }
 
-    /// Returns the name of the connection that the request came over, if it belongs to one client.
+    /// Returns the name of the connection over which the request arrived, if the connection belongs to one client.
     pub(crate) fn connection_name(&self) -> Option<String> {
         self.connection.as_ref().map(|connection| connection.name.to_string())
     }
 
-    /// Returns a name for the user of the request, and its kind. Returns `None` for unauthenticated callers over
-    /// streamable HTTP, because the server cannot distinguish them.
+    /// Returns a name for the user of the request, and the kind of this name. Returns `None` for unauthenticated
+    /// callers over streamable HTTP, because the server cannot distinguish these callers.
     pub(crate) fn user<'a>(&'a self, principal: Option<&'a str>) -> Option<(&'static str, &'a str)> {
         match principal {
             Some(principal) => Some(("principal", principal)),
@@ -155,7 +156,8 @@ impl Client {
         }
     }
 
-    /// Returns the name of the connection, or else of the HTTP session. It is empty if there is none.
+    /// Returns the name of the connection. Without a connection, returns the ID of the HTTP session. Without a
+    /// session, the name is empty.
     pub(crate) fn session_name(&self) -> &str {
         if let Some(connection) = &self.connection {
             return &connection.name;
@@ -165,7 +167,7 @@ impl Client {
         session.and_then(|session| session.to_str().ok()).unwrap_or_default()
     }
 
-    /// Creates the client of a call that the program itself makes. It cannot answer questions and receives no
+    /// Creates the client for a call by the program itself. This client cannot answer questions, and does not receive
     /// progress.
     pub(crate) fn local(request_id: String) -> Self {
         let (cancelled, extensions) = (CancellationToken::new(), Extensions::default());
@@ -179,8 +181,8 @@ impl Client {
         }
     }
 
-    /// Creates the client of a leg of a task. Questions respect the capabilities it declared, but it is not
-    /// connected now.
+    /// Creates the client for a leg of a task. The client is not connected, but the leg uses the capabilities that the
+    /// client declared.
     pub(crate) fn of_task(id: &str, capabilities: &Value, revision: Revision) -> Self {
         let declared = serde_json::from_value(capabilities.clone()).unwrap_or_default();
         let (cancelled, extensions) = (CancellationToken::new(), Extensions::default());
@@ -194,7 +196,7 @@ impl Client {
         }
     }
 
-    /// Returns whether notifications can be sent to a client now.
+    /// Returns whether a client is connected that can receive notifications.
     pub(crate) fn is_remote(&self) -> bool {
         matches!(self.kind, Kind::Remote(_))
     }
@@ -203,7 +205,7 @@ impl Client {
         matches!(self.kind, Kind::Task { .. })
     }
 
-    /// Returns the client's declared capabilities as JSON, as they are stored.
+    /// Returns the capabilities that the client declared, in the JSON format in which they are stored.
     pub(crate) fn declared(&self) -> Value {
         serde_json::to_value(self.capabilities()).unwrap_or_default()
     }
@@ -224,7 +226,7 @@ impl Client {
         self.context().and_then(RequestContext::client_info).map(|info| info.name)
     }
 
-    /// Returns the session that the request belongs to, if any.
+    /// Returns the session of the request, if it has a session.
     pub(crate) fn session(&self) -> Option<&dyn SessionMemory> {
         self.session.as_deref().filter(|_| self.supports(Capability::Session))
     }
@@ -269,8 +271,8 @@ impl Client {
         })
     }
 
-    /// Returns `request` in a form that this client can read. For a client without `sampling.tools`, it
-    /// describes tools in text.
+    /// Returns `request` in a form that this client supports. If the client does not support `sampling.tools`, the
+    /// request describes the tools as text.
     pub(crate) fn adapt<'a>(&self, request: &'a Value) -> Cow<'a, Value> {
         let declared = self.capabilities();
         let plain =
@@ -284,14 +286,14 @@ impl Client {
         Cow::Owned(json!({"method": request["method"], "params": plain::without_tools(&read)}))
     }
 
-    /// Returns the capability that `request` needs and the client lacks.
+    /// Returns the first capability that `request` needs and the client has not declared.
     pub(crate) fn lacks(&self, request: &Value) -> Option<Capability> {
         let missing = guard(&self.adapt(request), self.capabilities())?;
         Some(if self.is_sessionless() { Capability::Session } else { missing })
     }
 
-    /// Returns whether this is a 2025-11-25 request over HTTP without a session. Requests to its peer would
-    /// never arrive, and its capabilities are unknown.
+    /// Returns whether this is a 2025-11-25 request over HTTP without a session. The client would never receive
+    /// requests from the server, and its capabilities are unknown.
     fn is_sessionless(&self) -> bool {
         self.revision == Revision::Session && !self.is_of_task() && lacks_session(self.extensions())
     }
@@ -305,11 +307,12 @@ impl Client {
         }
     }
 
-    /// Sends a request to the client and waits for the response. Works only on [`Revision::Session`].
+    /// Sends a request to the client and waits for the response. This works only if the revision is
+    /// [`Revision::Session`].
     ///
     /// # Cancel safety
     ///
-    /// If you drop the future, the client receives a cancellation of the request.
+    /// Dropping the future sends a cancellation of the request to the client.
     pub(crate) fn ask(&self, request: &Value) -> impl Future<Output = Result<Value, Error>> + Send + use<> {
         let mut request = self.adapt(request).into_owned();
         let sessions = self.revision == Revision::Session;
@@ -346,18 +349,18 @@ impl Client {
         }
     }
 
-    /// Records in the session that a form of this request is at the client, and the name under which the client is
-    /// remembered. `None` means that no form is at the client.
+    /// Records in the session that this request has sent a form to the client. `client` is the name under which the
+    /// server remembers this client. `None` means that no form of this request is open.
     pub(crate) fn watch_form(&self, client: Option<&str>) {
         if let (Some(session), Some(context)) = (&self.session, self.context()) {
             session.watch_form(&context.id.to_string(), client);
         }
     }
 
-    /// Sends a ping, so that the session does not become idle. The server closes an HTTP session without
-    /// traffic after its idle limit, and a slow user's answer would then arrive too late.
+    /// Sends a ping, so that the session does not become idle. If an HTTP session has no traffic, the server closes it
+    /// after its idle limit. The answer of a slow user would then arrive too late.
     ///
-    /// Returns whether the client responded within the given time. An error response counts.
+    /// Returns whether the client responded within the duration `within`. An error response counts as a response.
     pub(crate) async fn ping(&self, within: std::time::Duration) -> bool {
         let Some(context) = self.context() else { return false };
         let Ok(mut ping) = serde_json::from_value::<ServerRequest>(json!({"method": "ping"})) else {
@@ -383,11 +386,11 @@ impl Client {
     }
 
     pub(crate) fn has_progress_token(&self) -> bool {
-        // A task stores its progress in its record, for every client that reads the task.
+        // A task stores its progress in its record, so that every client that reads the task can see it.
         self.is_of_task() || self.progress_token().is_some()
     }
 
-    /// Sends a notification. An error is logged and does not stop the run.
+    /// Sends a notification. If sending fails, this method logs the error, and the run continues.
     pub(crate) async fn send(&self, note: Note) {
         let Some(peer) = self.context().map(|context| &context.peer) else { return };
         let sent = match note {
@@ -413,14 +416,16 @@ impl Client {
     }
 }
 
-/// Associates a request to the client with the client's own request `origin`. Over HTTP, it is then sent on the stream of
-/// `origin`. The SDK does this only in the task of its handler, and a run that can become a task has its own.
+/// Associates a request to the client with the client's own request `origin`. Over HTTP, the request is then sent on
+/// the stream of `origin`. The SDK does this only inside the Tokio task of its handler. But a run that can become a
+/// task has its own Tokio task.
 fn associate(request: &mut ServerRequest, origin: RequestId) {
     request.extensions_mut().insert(OriginatingRequestId(origin));
 }
 
-/// Cancels a request at the client when dropped. The SDK does not do that: the model would keep working, the
-/// form would stay open, and the SDK would keep waiting.
+/// A guard for a request to the client. Dropping the guard cancels the request at the client. The SDK does not do
+/// this. Without the cancellation, the model would continue to work, the form would stay open, and the SDK would
+/// continue to wait.
 struct Withdraw {
     peer: Peer<RoleServer>,
     id: Option<RequestId>,
@@ -438,13 +443,13 @@ impl Drop for Withdraw {
     }
 }
 
-/// Returns the protocol revision of the request itself, not of the connection. Over a plain stream, a
-/// 2026-07-28 client has no session state, and the SDK would not reject a request to it.
+/// Returns the protocol revision of the request itself. It can differ from the revision of the connection. Over a
+/// plain stream, a 2026-07-28 client has no session state, but the SDK would still send requests to this client.
 pub(crate) fn revision(context: &RequestContext<RoleServer>) -> Revision {
     Revision::of(context.protocol_version().as_ref().map(ProtocolVersion::as_str))
 }
 
-/// Returns whether a request came over streamable HTTP without the ID of a session.
+/// Returns whether a request used streamable HTTP without a session ID.
 fn lacks_session(extensions: &Extensions) -> bool {
     extensions.get::<http::request::Parts>().is_some_and(|parts| {
         let streamable = parts.extensions.get::<antiphon_transport::streamable::Streamable>().is_some();
@@ -452,7 +457,7 @@ fn lacks_session(extensions: &Extensions) -> bool {
     })
 }
 
-/// Returns whether a request belongs to a session. A 2026-07-28 request has none.
+/// Returns whether a request belongs to a session. Requests of MCP 2026-07-28 never belong to a session.
 pub(crate) fn has_session(context: &RequestContext<RoleServer>) -> bool {
     revision(context) == Revision::Session && !lacks_session(&context.extensions)
 }
@@ -470,16 +475,17 @@ fn to_logging_level(level: Level) -> LoggingLevel {
     }
 }
 
-/// Returns the capability that `request` needs and that `declared` lacks. Such a request is never sent.
+/// Returns the first capability that `request` needs and that is missing in `declared`. The server never sends such a
+/// request.
 fn guard(request: &Value, declared: &ClientCapabilities) -> Option<Capability> {
     needs(request).into_iter().find(|capability| !declares(declared, *capability))
 }
 
-/// Returns whether a client has declared a capability. A session is not declared.
+/// Returns whether a client has declared a capability. Clients do not declare that they have a session.
 pub(crate) fn declares(declared: &ClientCapabilities, capability: Capability) -> bool {
     let (elicitation, sampling) = (declared.elicitation.as_ref(), declared.sampling.as_ref());
     match capability {
-        // `elicitation: {}` means forms. It did so before MCP had elicitation modes.
+        // `elicitation: {}` means that the client shows forms. It had this meaning before MCP had elicitation modes.
         Capability::Elicitation => {
             elicitation.is_some_and(|modes| modes.form.is_some() || modes.url.is_none())
         }
@@ -492,7 +498,7 @@ pub(crate) fn declares(declared: &ClientCapabilities, capability: Capability) ->
     }
 }
 
-/// Returns whether a sampling request offers tools, or has tool calls in its history.
+/// Returns whether a sampling request offers tools, or contains tool calls in its history.
 fn is_about_tools(request: &Value) -> bool {
     let params = &request["params"];
     let has_calls = |message: &Value| {
@@ -508,8 +514,8 @@ fn is_about_tools(request: &Value) -> bool {
             || params["messages"].as_array().into_iter().flatten().any(has_calls))
 }
 
-/// Removes structured content that is not an object from `tool_result` blocks. Before 2026-07-28, MCP allows
-/// only objects. The block's text has the same content.
+/// Removes structured content from `tool_result` blocks if it is not an object. Before 2026-07-28, MCP allows only
+/// objects. The text of the block contains the same data.
 fn drop_structured_values(request: &mut Value) {
     if !is_about_tools(request) {
         return;
@@ -523,7 +529,7 @@ fn drop_structured_values(request: &mut Value) {
     }
 }
 
-/// Returns the capabilities that a client must have declared before `request` can be sent to it.
+/// Returns the capabilities that a client must have declared before the server can send `request`.
 fn needs(request: &Value) -> Vec<Capability> {
     let params = &request["params"];
     match request["method"].as_str() {
@@ -544,7 +550,7 @@ fn needs(request: &Value) -> Vec<Capability> {
     }
 }
 
-/// Returns whether `answer` has the shape of a result of `request`.
+/// Returns whether `answer` has the form of a result of `request`.
 pub(crate) fn fits(request: &Value, answer: &Value) -> bool {
     match request["method"].as_str() {
         Some("elicitation/create") => {
@@ -558,8 +564,8 @@ pub(crate) fn fits(request: &Value, answer: &Value) -> bool {
     }
 }
 
-/// Returns whether `answer` has the shape of a result of `request`, and has content if the form requires it. For runs
-/// whose users can answer elsewhere.
+/// Returns whether `answer` has the form of a result of `request`, and contains content if the form requires it. This
+/// function is used if the user can answer through another channel.
 pub(crate) fn fits_with_content(request: &Value, answer: &Value) -> bool {
     fits(request, answer) && !super::channels::lacks_content(request, answer)
 }

@@ -1,14 +1,14 @@
-//! One leg of a run: runs a tool according to the replay machine.
+//! One leg of a run. The driver executes a tool's function together with the replay machine.
 //!
-//! `run_leg` runs one leg and checks the output. The driver is the loop in `drive`. It is the same for every
-//! kind of run. It polls the tool until the tool cannot progress, and passes on the results from the journal.
-//! Then it does one of two things:
+//! `run_leg` executes one leg and checks the output. The driver is the loop in `drive`, which is the same for all
+//! runs. It polls the tool until the tool cannot continue, and passes results of the journal to the tool. What the
+//! driver does at a question depends on the run:
 //!
-//! - In a 2025-11-25 session, it asks the client and waits.
-//! - In rounds (2026-07-28) and in tasks, it returns the questions to its caller.
+//! - In a 2025-11-25 session, the driver sends the question to the client and waits.
+//! - On 2026-07-28 and in tasks, the driver returns the questions to its caller.
 //!
-//! In both cases it sends the requests to providers itself. In a task, it stores the end of a step before the
-//! tool receives it.
+//! In both cases, the driver itself sends requests to providers. In a task, the driver stores the result of a step
+//! before the tool receives this result.
 
 use std::{
     future::Future,
@@ -33,33 +33,34 @@ use crate::{
     protocol::Note,
 };
 
-/// The end of a leg.
+/// The result of a leg.
 #[derive(Debug)]
 pub(crate) enum Leg<T> {
-    /// The function returned or failed. An output that is too large or does not fit its schema is a failure too.
+    /// The function returned a value or an error. If the output is too large or does not match its schema, this counts
+    /// as an error.
     Done(Result<T>),
-    /// The function waits. If no answer arrives, continue it at `due`, in milliseconds since 1970.
+    /// The function waits. If no answer arrives, the run must continue at the time `due`, in milliseconds since 1970.
     Waits { suspension: Suspension, due: Option<u64> },
-    /// The run must not continue, because its result cannot be stored.
+    /// The run must stop on this replica, because its progress cannot be stored.
     Stopped(Stop),
 }
 
 /// The time limits of a leg.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
-    /// How long I/O outside of steps can delay a question.
+    /// The maximum time for which I/O outside of steps can delay a question.
     pub(crate) grace: Duration,
-    /// How long the tool can work. The time in which it only waits for users does not count.
+    /// The maximum working time of the tool. The time in which the tool only waits for users does not count.
     pub(crate) limit: Option<Duration>,
-    /// The value of `limit` after the run has become a task. The caller no longer waits for the result.
+    /// The value of `limit` after the run has become a task, because the caller then no longer waits for the result.
     pub(crate) task_limit: Option<Duration>,
-    /// How often to ping an idle session, so that it stays open.
+    /// The interval of pings that keep an idle session open.
     pub(crate) keep_alive: Option<Duration>,
 }
 
-/// Runs `function` until it returns or waits, or until `cancelled` completes. `check` validates the output.
+/// Runs `function` until it returns, until it waits, or until `cancelled` completes. `check` validates the output.
 ///
-/// Do not drop `function` before the leg has ended: when it is dropped, it withdraws its questions.
+/// Do not drop `function` before the leg has ended, because dropping the function withdraws its questions.
 pub(crate) async fn run_leg<T: Returned>(
     run: &Run,
     function: Pin<&mut (dyn Future<Output = Result<T>> + Send)>,
@@ -94,7 +95,7 @@ fn drifted(drift: Drift) -> Error {
     Error::new(ErrorKind::Drift(drift)).terminal()
 }
 
-/// Counts the output's bytes for the caller's quota, and rejects an output that is larger than the limit.
+/// Counts the bytes of the output for the caller's quota. Returns an error if the output is larger than the limit.
 fn check_size(run: &Run, output: &impl Returned) -> Result<()> {
     let (bytes, most) = (output.bytes(), run.runtime.limits.output_bytes);
     if let Some(place) = &run.place {
@@ -114,14 +115,14 @@ fn check_size(run: &Run, output: &impl Returned) -> Result<()> {
 enum Driven<T> {
     /// The tool returned.
     Done(Result<T>),
-    /// The tool waits for answers, and [`antiphon_replay::Machine::suspend`] returns its questions. The tool
-    /// of a task can also wait for a point in time only, which [`Run::next_due`] returns.
+    /// The tool waits for answers. [`antiphon_replay::Machine::suspend`] returns its questions. In a task, the tool
+    /// can also wait only for a point in time, which [`Run::next_due`] returns.
     Suspended,
-    /// The run must not continue, because its progress cannot be stored.
+    /// The run must stop on this replica, because its progress cannot be stored.
     Stopped(Stop),
 }
 
-/// The driver's waker. Its reference count shows whether anything else can wake the driver.
+/// The driver's waker. The reference count of the waker shows whether another holder can wake the driver.
 #[derive(Debug)]
 struct Root {
     woken: AtomicBool,
@@ -139,14 +140,14 @@ impl Wake for Root {
     }
 }
 
-/// The driver's references to `Root`: its handle, the waker made from it, and the clone that the run compares
-/// with.
+/// The number of references to `Root` that the driver itself holds. These are its handle, the waker from this handle,
+/// and the clone with which the run compares wakers.
 const OWN_HOLDERS: usize = 3;
 
-/// The working time that the tool has left.
+/// The remaining working time of the tool.
 ///
-/// Time in the tool, in sending notifications and in writing to the store counts. Time in which the run only
-/// waits for users does not count.
+/// The time that the tool runs counts, and so does the time for sending notifications and for writing to the store.
+/// The time in which the run only waits for users does not count.
 struct Allowance {
     limit: Option<Duration>,
     left: Option<Duration>,
@@ -158,7 +159,7 @@ impl Allowance {
         Self { limit, left: limit, since: Instant::now() }
     }
 
-    /// Counts the time since the last call, and returns the remaining time.
+    /// Counts the time since the last call of this method, and returns the remaining time.
     fn left(&mut self) -> Option<Duration> {
         if let Some(left) = &mut self.left {
             let now = Instant::now();
@@ -168,7 +169,7 @@ impl Allowance {
         self.left
     }
 
-    /// Continues after a wait for users. The time since the last count does not count.
+    /// Continues after a wait for users. The time since the last count is not counted.
     fn resume(&mut self) {
         self.since = Instant::now();
     }
@@ -182,12 +183,12 @@ impl Allowance {
     }
 }
 
-/// Runs `tool` until it returns or only waits for answers.
+/// Runs `tool` until it returns, or until it only waits for answers.
 ///
-/// Most tools return immediately. This future is moved before it starts, so the parts that such tools do not
-/// use are boxed.
+/// Most tools return immediately. This future is moved before it starts. So the parts that such tools do not use are
+/// boxed.
 ///
-/// A panic in the tool becomes an error, because a request without a response is worse than a failed one.
+/// If the tool panics, the panic is converted into an error. The request then gets a response.
 async fn drive<T>(
     run: &Run,
     mut tool: Pin<&mut (dyn Future<Output = Result<T>> + Send)>,
@@ -201,7 +202,7 @@ async fn drive<T>(
     let begun = Instant::now();
     let mut pinged = begun;
     let mut cleaning: Option<Instant> = None;
-    // The start of the grace period. Heartbeats and pings do not start it again.
+    // The start of the grace period. Heartbeats and pings do not restart the grace period.
     let mut quiet: Option<Instant> = None;
     loop {
         if let Some(persistence) = run.persistence() {
@@ -225,18 +226,18 @@ async fn drive<T>(
                 Ok(Poll::Pending) => {}
                 Err(_) => return Driven::Done(Err(Error::tool(describe_panic()).terminal())),
             }
-            // A tool that is always ready never reaches the waits below.
+            // If the tool is always ready, the loop never reaches the waits below. So the time limit is checked here.
             if allowance.is_spent() {
                 return allowance.timed_out();
             }
-            // The coop budget, `yield_now` and combinators wake the root during the poll.
+            // Tokio's coop budget, `yield_now` and combinators wake the root waker during the poll.
             if !root.woken.load(Ordering::SeqCst) {
                 break;
             }
             tokio::task::consume_budget().await;
         }
         if run.has_notes() {
-            // A client that does not read must not delay the tool beyond its time limit.
+            // If a client does not read, it must not delay the tool beyond the tool's time limit.
             tokio::select! {
                 biased;
                 () = flush(run) => {}
@@ -249,8 +250,8 @@ async fn drive<T>(
         let blocked = match hand_over(run) {
             Ok(Some(blocked)) => blocked,
             Ok(None) => continue,
-            // I/O outside of steps runs again in every leg. The code reaches its recorded position only after
-            // that I/O has completed.
+            // I/O outside of steps runs again in every leg. The tool reaches the recorded position only after this I/O
+            // has completed. So the driver waits for the I/O before it reports drift.
             Err(Drift::Unexpected { .. })
                 if Arc::strong_count(&root) > OWN_HOLDERS || root.woken.load(Ordering::SeqCst) =>
             {
@@ -276,8 +277,8 @@ async fn drive<T>(
             continue;
         }
         let foreign = Arc::strong_count(&root).saturating_sub(OWN_HOLDERS);
-        // Read `woken` after the count: another holder may have woken the driver and dropped its waker since
-        // the poll.
+        // `woken` must be read after the count. Another holder may have woken the driver after the poll, and then
+        // dropped its waker.
         if root.woken.load(Ordering::SeqCst) {
             continue;
         }
@@ -287,8 +288,8 @@ async fn drive<T>(
         if idle && blocked.asks == 0 && due.is_none() {
             return Driven::Done(Err(Error::new(ErrorKind::Deadlock).terminal()));
         }
-        // A run that is about to ask becomes a task only if the tool requested it.
-        // The form of a client would be withdrawn from its user.
+        // If a run is about to ask a question, it becomes a task only if the tool requested this. Otherwise, the
+        // client's form would be withdrawn while the user sees it.
         let asks = (idle && blocked.asks > 0) || asking.has_form_out();
         if run.wants_promotion() || (run.promotes_in() == Some(Duration::ZERO) && !asks) {
             promote(run).await;
@@ -301,7 +302,7 @@ async fn drive<T>(
             () if run.is_live() && !asking.only_elsewhere(blocked.asks) => {
                 let working = blocked.asks == 0 || running > 0;
                 if !working {
-                    // A caller that leaves a question unanswered must not use up the capacity for other
+                    // If a caller does not answer a question, the waiting call must not block a slot for other
                     // requests.
                     run.rest();
                 }
@@ -333,15 +334,15 @@ async fn drive<T>(
             }
             () if idle && (blocked.asks > 0 || sleeps(run, due)) => return Driven::Suspended,
             () => {
-                // Another holder has the waker: a timer, a socket or a combinator. If a question is pending
-                // and no step runs, it can be a `timeout` around the question, so it gets only the grace
+                // Another holder has the waker: a timer, a socket or a combinator. If a question is pending and no
+                // step runs, the holder can be a `timeout` around the question. So the driver waits only for the grace
                 // period.
                 let ambiguous = blocked.asks > 0 && running == 0;
                 let grace = ambiguous.then(|| {
                     let since = *quiet.get_or_insert_with(Instant::now);
                     pace.grace.saturating_sub(since.elapsed())
                 });
-                // A session stays open while the run works and its question waits for another channel.
+                // The session must stay open while the run works and its question waits for another channel.
                 let every = pace.keep_alive.filter(|_| run.is_live());
                 let goes_on = tokio::select! {
                     biased;
@@ -372,15 +373,16 @@ async fn drive<T>(
     }
 }
 
-/// A task that waits for less than this is not suspended.
+/// If the tool of a task waits for less than this time, the task is not suspended.
 const MIN_SUSPEND: Duration = Duration::from_millis(500);
 
-/// Returns whether the tool of a task only waits for a point in time, and long enough to suspend it.
+/// Returns whether the tool of a task only waits for a point in time, and whether this time is long enough to suspend
+/// the task.
 fn sleeps(run: &Run, due: Option<Duration>) -> bool {
     run.persistence().is_some() && due.is_some_and(|due| due > MIN_SUSPEND)
 }
 
-/// Waits for a change of the task, for example a cancellation.
+/// Waits for a change of the task, for example for a cancellation.
 async fn news(run: &Run) {
     match run.persistence() {
         Some(persistence) => persistence.news().await,
@@ -388,7 +390,8 @@ async fn news(run: &Run) {
     }
 }
 
-/// Stores the next finished step of a task, and passes it to the tool. Returns whether there was one.
+/// Stores the result of the next finished step of a task, and passes the result to the tool. Returns whether there was
+/// a finished step.
 async fn write_down(run: &Run) -> std::result::Result<bool, Stop> {
     let Some(persistence) = run.persistence() else { return Ok(false) };
     let (journal, waker) = {
@@ -411,14 +414,14 @@ async fn write_ahead(run: &Run) -> std::result::Result<(), Stop> {
     }
 }
 
-/// Makes the run a task. If that fails, the run continues as a plain call.
+/// Changes the run into a task. If this fails, the run continues as a plain call.
 async fn promote(run: &Run) {
     if let Err(error) = run.promote().await {
         tracing::warn!(%error, run = run.id(), "a run could not become a task; it continues as a plain call");
     }
 }
 
-/// Passes the next completion to the tool. Returns the blocked state if there is none.
+/// Passes the next completed result to the tool. Without such a result, returns the state of the blocked tool.
 fn hand_over(run: &Run) -> std::result::Result<Option<Blocked>, Drift> {
     let wakers = {
         let mut state = run.state();
@@ -428,8 +431,8 @@ fn hand_over(run: &Run) -> std::result::Result<Option<Blocked>, Drift> {
             Advance::Blocked(blocked) => return Ok(Some(blocked)),
         }
     };
-    // A woken combinator releases the root waker that it holds. So the tool is polled again before the driver
-    // counts the holders.
+    // When a combinator is woken, it releases the root waker that it holds. So the driver polls the tool again before
+    // it counts the holders.
     wakers.into_iter().for_each(Waker::wake);
     Ok(None)
 }
@@ -437,10 +440,10 @@ fn hand_over(run: &Run) -> std::result::Result<Option<Blocked>, Drift> {
 async fn flush(run: &Run) {
     for note in run.take_notes() {
         match note {
-            // The client's request was answered, so a notification about it would be out of order. The task has the
-            // progress.
+            // The client's request has already been answered, so a notification for this request would be out of
+            // order. The task contains the progress.
             Note::Progress { .. } | Note::Log { .. } if run.is_handed_over() => {}
-            // A leg of a task has no connected client, so the session that received the question gets the
+            // A leg of a task has no connected client. So the session that received the question gets the
             // notification.
             Note::ElicitationComplete { id } if !run.client.is_remote() => {
                 run.runtime.changes.elicitation_complete(id);
@@ -450,7 +453,7 @@ async fn flush(run: &Run) {
     }
 }
 
-/// Wakes the branches whose deadline has passed. A combinator polls only the children that were woken.
+/// Wakes the branches whose deadline has passed, because a combinator polls only children that were woken.
 fn wake_due(run: &Run) {
     let wakers: Vec<Waker> = {
         let mut state = run.state();
@@ -458,7 +461,7 @@ fn wake_due(run: &Run) {
             return;
         }
         let now = now_millis();
-        // In a cancelled run, no branch waits for its deadline.
+        // In a cancelled run, branches do not wait for their deadlines.
         let cancelled = run.persistence().is_some_and(Persistence::is_cancelled);
         let due: Vec<_> = state
             .deadlines
@@ -492,8 +495,8 @@ async fn keep_alive(run: &Run, every: Option<Duration>, pinged: Instant) {
     Box::pin(run.client.ping(every.unwrap_or_default())).await;
 }
 
-/// Logs a panic without its message, which can contain the caller's data. The program's panic hook has
-/// printed message and location.
+/// Logs a panic without its message, because the message can contain the caller's data. The panic hook of the program
+/// has already printed the message and the location.
 pub(super) fn log_panic(what: &str) {
     tracing::error!("{what}; the output of the panic hook contains the message and the location");
 }

@@ -24,7 +24,8 @@ struct GroupRecord {
     groups: BTreeSet<String>,
 }
 
-/// Returns the name under which the groups of a principal are stored and announced.
+/// Returns the name for a principal's groups. The groups are stored under this name, and changes are announced with
+/// it.
 pub(crate) fn principal_name(runtime: &Runtime, principal: &str) -> String {
     digest(&["groups", &runtime.audience, principal])
 }
@@ -36,11 +37,11 @@ pub(crate) async fn enabled_groups(runtime: &Runtime, principal: &str) -> Result
     Ok(load(store, &key).await?.map(|(groups, _)| groups).unwrap_or_default())
 }
 
-/// Enables or disables a group for the run's session, or for its principal.
+/// Enables or disables a group for the run's session. Without a session, the change applies to the run's principal.
 pub(crate) async fn set_group(run: &Run, group: &str, enabled: bool) -> Result<()> {
     let runtime = &run.runtime;
-    // The model reads the reason. The author reads the advice in the log, which has no name of a group, because a caller
-    // can have sent it.
+    // The model receives the reason. The log contains the reason and the advice for the author. The log does not
+    // contain the name of the group, because the name may come from a caller.
     let refuse = |reason: &str, advice: &str| {
         let action = if enabled { "enabled" } else { "disabled" };
         tracing::error!(reason, "a group of tools cannot be {action}; {advice}");
@@ -76,8 +77,8 @@ pub(crate) async fn set_group(run: &Run, group: &str, enabled: bool) -> Result<(
     announce(runtime, &name, changed)
 }
 
-/// Notifies the clients of a session or a principal of a change. After an error, the change may have been stored, and a
-/// repeated call would find nothing to change.
+/// Notifies the clients of a session or a principal that their groups have changed. Clients are notified even after an
+/// error, because the change may have been stored, and a repeated call would then find no difference.
 fn announce(runtime: &Runtime, name: &str, changed: Result<bool>) -> Result<()> {
     if !matches!(changed, Ok(false)) {
         runtime.changes.tools_of(name);
@@ -95,7 +96,7 @@ async fn load(store: &dyn Store, key: &str) -> Result<Option<(BTreeSet<String>, 
     Ok(Some((record.groups, found.revision)))
 }
 
-/// Changes the stored groups of a principal. Returns whether they were different before.
+/// Changes the stored groups of a principal. Returns whether this changed anything.
 async fn change(store: &dyn Store, key: &str, group: &str, enabled: bool) -> Result<bool> {
     loop {
         let (mut groups, revision) = load(store, key).await?.unzip();
@@ -116,7 +117,7 @@ async fn change(store: &dyn Store, key: &str, group: &str, enabled: bool) -> Res
         };
         match written {
             Ok(_) => return Ok(true),
-            // Another request has changed the groups meanwhile.
+            // Another request has changed the groups at the same time.
             Err(StoreError::Conflict { .. }) => {}
             Err(error) => return Err(unavailable(error)),
         }

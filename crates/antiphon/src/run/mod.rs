@@ -1,4 +1,4 @@
-//! One run. Its context and its driver share this state.
+//! The state of one run. The context and the driver of the run share this state.
 
 pub(crate) mod ask;
 mod at_most_once;
@@ -44,22 +44,22 @@ use crate::{
     trace::{Ended, Trace},
 };
 
-/// A run in progress.
+/// A run that is in progress.
 pub(crate) struct Run {
     pub(crate) client: Client,
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) principal: Option<String>,
-    /// The run's slot among the in-flight requests. A leg of a task has none.
+    /// The slot of the run among the requests in flight. A leg of a task has no slot.
     pub(crate) place: Option<Admission>,
-    /// The question keys that the tool declared, if it did. It can then ask no other question.
+    /// The question keys that the tool declared. If the tool declared any, it can ask only questions with these keys.
     pub(crate) declared: Option<Arc<BTreeSet<String>>>,
-    /// How the run reaches users whose client does not show questions. Off by default.
+    /// The settings for questions in clients that do not show them. By default, these channels are off.
     pub(crate) ask: AskOptions,
-    /// The keys of questions that have waited too long for an answer.
+    /// The keys of questions that have reached their deadline without an answer.
     pub(crate) expired: BTreeSet<String>,
-    /// The name under which the client is remembered if it does not respond to questions.
+    /// The name under which the server remembers this client if the client does not respond to questions.
     pub(crate) client_key: Option<String>,
-    /// Whether the client has answered a question without asking its user.
+    /// Whether the client has answered a question without showing it to the user.
     unresponsive: AtomicBool,
     state: Mutex<State>,
     trace: Option<Trace>,
@@ -67,40 +67,42 @@ pub(crate) struct Run {
     pub(crate) span: LegSpan,
     /// The driver's waker. See [`Run::park`].
     root: OnceLock<Waker>,
-    /// Stores the progress of the run if it is a task.
+    /// Stores the progress of the run, if the run is a task.
     persistence: OnceLock<Arc<dyn Persistence>>,
-    /// Decides when the run becomes a task, and makes it one.
+    /// Decides when the run becomes a task, and changes the run into a task.
     promotion: Option<Arc<dyn Promote>>,
-    /// The at-most-once steps in progress, by idempotency key, while the run is not a task. The value is the
-    /// step's key in the journal.
+    /// The at-most-once steps in progress, by idempotency key, as long as the run is not a task. The value is the key
+    /// of the step in the journal.
     claiming: Mutex<BTreeMap<String, String>>,
 }
 
 pub(crate) struct State {
-    /// Created on first use, because many tools neither ask nor run a step.
+    /// The replay machine. It is created on first use, because many tools neither ask questions nor run steps.
     machine: Option<Box<Machine>>,
-    /// Wakers of futures that a combinator polls.
+    /// The wakers of futures that are polled by a combinator.
     wakers: BTreeMap<Key, Waker>,
     outbox: Vec<Note>,
     dropped_notes: u64,
     last_progress: Option<f64>,
-    /// The progress that the client last received. Heartbeats can make it larger than the tool's.
+    /// The progress value that the client received last. Because of heartbeats, this value can be larger than the
+    /// tool's value.
     last_sent: Option<f64>,
-    /// When the client was last told about the run.
+    /// The time at which the client last received a progress notification.
     told: Instant,
     /// The deadline of each branch, in milliseconds since 1970.
     pub(crate) deadlines: BTreeMap<Key, u64>,
-    /// Finished steps of a task. The tool receives them after they are stored.
+    /// The results of finished steps of a task. The tool receives each result after it is stored.
     finished: VecDeque<(Key, Result<Value, Failure>)>,
-    /// The machine's count of recordings that is already stored.
+    /// The number of recordings in the journal that are already stored.
     written: u64,
 }
 
-/// The most notifications that wait to be sent. A tool that never yields could otherwise fill the memory.
+/// The maximum number of notifications that wait to be sent. Without this limit, a tool that never yields could use up
+/// the memory.
 const OUTBOX: usize = 4096;
 
 impl Run {
-    /// Creates a run that continues from `machine`, or starts a new one.
+    /// Creates a run that continues from `machine`. Without `machine`, creates a new run.
     pub(crate) fn new(client: Client, runtime: Arc<Runtime>, machine: Option<Machine>) -> Self {
         let trace = runtime.traces.then(|| Trace::begin(&runtime.replica, machine.as_ref()));
         let state = State {
@@ -135,40 +137,40 @@ impl Run {
         }
     }
 
-    /// Sets the promotion, so that the run can become a task.
+    /// Sets the object that can change the run into a task.
     pub(crate) fn with_promotion(mut self, promotion: Arc<dyn Promote>) -> Self {
         self.promotion = Some(promotion);
         self
     }
 
-    /// Returns the time until the run becomes a task. `None` means never.
+    /// Returns the time until the run becomes a task, or `None` if it does not become a task.
     pub(crate) fn promotes_in(&self) -> Option<std::time::Duration> {
         self.promotion.as_ref()?.due()
     }
 
-    /// Returns whether the tool requested to become a task, and the run can do so now.
+    /// Returns whether the tool requested that the run becomes a task, and this is possible now.
     pub(crate) fn wants_promotion(&self) -> bool {
         let is_due = |promotion: &Arc<dyn Promote>| promotion.due() == Some(std::time::Duration::ZERO);
         self.promotion.as_ref().is_some_and(|promotion| is_due(promotion) && promotion.is_wanted())
     }
 
-    /// Requests that the run becomes a task the next time it waits, if that is possible.
+    /// Requests that the run becomes a task at the next wait, if this is possible.
     pub(crate) fn want_promotion(&self) {
         self.promotion.iter().for_each(|promotion| promotion.want());
     }
 
-    /// Makes the run a task, unless it is one already.
+    /// Changes the run into a task. If the run is already a task, does nothing.
     pub(crate) async fn promote(&self) -> RunResult<()> {
         let Some(promotion) = &self.promotion else { return Ok(()) };
         if let Some(persistence) = promotion.promote(self).await? {
             self.persist(persistence);
-            // The request is answered with the task.
+            // The request is answered with the task, so it no longer needs its slot.
             self.leave();
         }
         Ok(())
     }
 
-    /// Registers an at-most-once step as in progress, until the returned guard is dropped.
+    /// Registers that an at-most-once step is in progress. Dropping the returned guard ends the registration.
     pub(crate) fn claiming(self: &Arc<Self>, idempotency_key: &str, step: &str) -> Claiming {
         let mut claiming = self.claiming.lock().unwrap_or_else(PoisonError::into_inner);
         claiming.insert(idempotency_key.to_owned(), step.to_owned());
@@ -180,65 +182,66 @@ impl Run {
         self.claiming.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Makes the run a task that `persistence` stores.
+    /// Changes the run into a task. `persistence` stores the progress of this task.
     pub(crate) fn persist(&self, persistence: Arc<dyn Persistence>) {
         let _ = self.persistence.set(persistence);
     }
 
-    /// Returns the persistence of the run if it is a task.
+    /// Returns the persistence of the run, if the run is a task.
     pub(crate) fn persistence(&self) -> Option<&dyn Persistence> {
         self.persistence.get().map(|persistence| &**persistence)
     }
 
-    /// Marks the request as idle, because the run only waits for users.
+    /// Marks the request as waiting, because the run now only waits for users.
     pub(crate) fn rest(&self) {
         self.place.iter().for_each(Admission::rest);
     }
 
-    /// Marks the request as active again.
+    /// Marks the request as in progress again.
     pub(crate) async fn resume(&self) {
         if let Some(place) = &self.place {
             place.resume().await;
         }
     }
 
-    /// Releases the request's slot, because the run has ended or has become a task. A tool can pass its
-    /// context to a background task, so dropping the run can come much later.
+    /// Releases the slot of the request, because the run has ended or has become a task. The run itself can be dropped
+    /// much later, if the tool has passed its context to another Tokio task.
     pub(crate) fn leave(&self) {
         self.place.iter().for_each(Admission::leave);
     }
 
-    /// Returns whether questions are sent to the client while the tool waits.
+    /// Returns whether the server sends questions to the client while the tool waits.
     pub(crate) fn is_live(&self) -> bool {
         self.client.revision() == Revision::Session
             && !self.client.is_of_task()
             && self.persistence.get().is_none()
     }
 
-    /// Returns whether the call was answered before the run has ended, and the client does not follow the task.
+    /// Returns whether the call was answered before the end of the run, and the client does not follow the task.
     pub(crate) fn is_handed_over(&self) -> bool {
         self.persistence.get().is_some() && self.client.is_remote() && !self.client.knows_tasks()
     }
 
-    /// Returns the channels through which an open question can be answered now. While the call is open, the client
-    /// itself is asked first, so it is not among them.
+    /// Returns the channels through which the user can answer an open question now. While the call is open, the server
+    /// asks the client directly, so the result does not contain the client.
     pub(crate) fn channels(&self) -> Channels {
         if self.is_handed_over() || self.client.is_of_task() {
             self.ask.channels
         } else if self.persistence.get().is_some() {
-            // The client follows the task and receives its questions.
+            // The client follows the task and receives its questions, so no other channel is needed.
             Channels::default()
         } else {
             self.ask.channels.without_client()
         }
     }
 
-    /// Returns whether the client answers questions without asking its user.
+    /// Returns whether the client answers questions without showing them to the user.
     pub(crate) fn is_unresponsive(&self) -> bool {
         self.unresponsive.load(Ordering::Relaxed)
     }
 
-    /// Records that the client answers questions without asking its user. Later runs remember it for a while.
+    /// Records that the client answers questions without showing them to the user. For some time, this also affects
+    /// later runs of the same client.
     pub(crate) fn mark_unresponsive(&self) {
         self.stop_asking_client();
         if let Some(key) = &self.client_key {
@@ -247,40 +250,42 @@ impl Run {
         }
     }
 
-    /// Records in the session whether a form of this run is at the client, for which another channel exists.
+    /// Records in the session whether a form of this run is open at the client. This is recorded only if the user
+    /// could also answer through another channel.
     pub(crate) fn watch_form(&self, is_out: bool) {
         if let Some(key) = &self.client_key {
             self.client.watch_form(is_out.then_some(key.as_str()));
         }
     }
 
-    /// Sends no more questions of this run to the client, if its user can be asked in another way.
+    /// Stops sending questions of this run to the client, if the user can answer through another channel.
     pub(crate) fn stop_asking_client(&self) {
         self.unresponsive.store(true, Ordering::Relaxed);
     }
 
-    /// Sets the name of the client. If the client was unresponsive lately, it is not asked.
+    /// Sets the name under which the server remembers the client. If the client was recently unresponsive, the run
+    /// does not ask it.
     pub(crate) fn remember_client(&mut self, key: Option<String>) {
         let known = |key: &String| self.runtime.unresponsive.has(key, channels::UNRESPONSIVE);
         self.unresponsive = AtomicBool::new(key.as_ref().is_some_and(known));
         self.client_key = key;
     }
 
-    /// Returns whether the model can relay answers to questions that allow it.
+    /// Returns whether the model can relay answers, if the question allows it.
     pub(crate) fn relays(&self) -> bool {
-        // A client that follows the task receives its questions.
+        // A client that follows the task receives its questions directly, so the model does not relay answers.
         let follows = self.persistence.get().is_some() && !self.is_handed_over() && !self.client.is_of_task();
         self.ask.relay && !follows
     }
 
-    /// Returns whether the user answers `request` through another channel than this client.
+    /// Returns whether the user must answer `request` through another channel than this client.
     pub(crate) fn is_asked_elsewhere(&self, request: &Value) -> bool {
         let lacks = self.is_handed_over() || self.client.lacks(request).is_some();
         (self.channels().carry(request) && (lacks || self.is_unresponsive()))
             || (self.relays() && lacks && channels::allows_relay(request))
     }
 
-    /// Returns the time until the client needs a heartbeat. `None` means never.
+    /// Returns the time until the client needs a heartbeat, or `None` if it needs no heartbeat.
     pub(crate) fn next_heartbeat(&self) -> Option<Duration> {
         let every = self.ask.heartbeat?;
         let follows = self.client.is_remote() && self.persistence.get().is_none();
@@ -290,7 +295,8 @@ impl Run {
         Some(every.saturating_sub(self.state().told.elapsed()))
     }
 
-    /// Queues a heartbeat. Progress must increase, and the tool reports its own later, so the step is tiny.
+    /// Queues a heartbeat. The progress value must increase with each notification. It increases only by a tiny
+    /// amount, because the tool reports its own progress later.
     pub(crate) fn beat(&self, begun: Instant) {
         let mut state = self.state();
         let last = state.last_sent.unwrap_or(0.0);
@@ -309,7 +315,7 @@ impl Run {
         }
     }
 
-    /// Returns the journal so far, and marks it as stored.
+    /// Returns the current journal, and marks it as stored.
     pub(crate) fn journal(&self) -> Journal {
         let mut state = self.state();
         state.id();
@@ -318,25 +324,25 @@ impl Run {
         journal
     }
 
-    /// Returns the earliest deadline, in milliseconds since 1970. The run must continue then, even without an
-    /// answer.
+    /// Returns the earliest deadline, in milliseconds since 1970. At this time, the run must continue even if no
+    /// answer has arrived.
     pub(crate) fn next_due(&self) -> Option<u64> {
         self.state().deadlines.values().min().copied()
     }
 
-    /// Locks the state. The lock is never held while the tool's code runs, so a panic in the tool cannot
-    /// poison it.
+    /// Locks the state. The lock is never held while the code of the tool runs. So a panic in the tool cannot poison
+    /// the lock.
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the trace of a leg that suspends.
+    /// Returns the trace of a leg that is suspended.
     pub(crate) fn trace_of(&self, suspension: &Suspension) -> Option<Value> {
         let trace = self.trace.as_ref()?;
         Some(trace.end(Some(&suspension.journal), suspension.asks.keys(), Ended::Suspended))
     }
 
-    /// Returns the trace of a leg that returned or failed.
+    /// Returns the trace of a leg that has returned or failed.
     pub(crate) fn trace_of_end(&self, returned: bool) -> Option<Value> {
         let trace = self.trace.as_ref()?;
         let state = self.state();
@@ -345,14 +351,14 @@ impl Run {
         Some(trace.end(journal, std::iter::empty(), ended))
     }
 
-    /// Takes the machine out of the run.
+    /// Takes the replay machine out of the run.
     pub(crate) fn take_machine(&self) -> Machine {
         let machine = *self.state().machine.take().unwrap_or_else(begin);
         self.span.leaving(&machine);
         machine
     }
 
-    /// Ends the leg. Returns its questions, and the journal to keep until the answers arrive.
+    /// Ends the leg. Returns the questions of the leg, and the journal to store until the answers arrive.
     pub(crate) fn suspend(&self) -> Result<Suspension, Drift> {
         self.id();
         let mut suspension = self.take_machine().suspend()?;
@@ -368,12 +374,12 @@ impl Run {
         self.span.ended(how);
     }
 
-    /// Checks that a tool that has returned has used its whole journal.
+    /// Checks that a tool that has returned has used the whole journal.
     pub(crate) fn check_complete(&self) -> Result<(), Drift> {
         self.state().machine.as_ref().map_or(Ok(()), |machine| machine.check_complete())
     }
 
-    /// Returns the run's ID. It is generated on first use, because most runs end without one.
+    /// Returns the run's ID. The ID is generated on first use, because most runs do not need it.
     pub(crate) fn id(&self) -> String {
         self.state().id().to_owned()
     }
@@ -382,11 +388,11 @@ impl Run {
         let _ = self.root.set(waker);
     }
 
-    /// Stores the waker to wake when `key` is delivered.
+    /// Stores the waker that must be woken when the result for `key` arrives.
     ///
-    /// The root waker is never stored, because the driver polls the root in any case. So every other holder
-    /// of a clone is real I/O. A combinator's waker must be stored, or the combinator does not poll the
-    /// future again. `FuturesUnordered` has one waker per child.
+    /// The driver's own waker (the root waker) is never stored, because the driver polls the root in any case. So
+    /// every other holder of a clone is actual I/O. The waker of a combinator must be stored, because otherwise the
+    /// combinator does not poll the future again. `FuturesUnordered` has one waker for each child.
     pub(crate) fn park(&self, state: &mut State, key: &Key, waker: &Waker) {
         if self.root.get().is_some_and(|root| root.will_wake(waker)) {
             return;
@@ -399,14 +405,14 @@ impl Run {
         }
     }
 
-    /// Queues a notification for the client, unless the run is replaying.
+    /// Queues a notification for the client. During a replay, does nothing.
     pub(crate) fn note(&self, mut note: Note) {
         let mut state = self.state();
         if state.machine().is_replaying() {
             return;
         }
         if let Note::Progress { progress, .. } = &mut note {
-            // MCP requires that progress increases, so other values are dropped.
+            // MCP requires that the progress increases, so other values are dropped.
             if state.last_progress.is_some_and(|last| *progress <= last) {
                 return;
             }
@@ -449,7 +455,7 @@ impl Run {
     }
 }
 
-/// An at-most-once step in progress. Dropping it ends the registration.
+/// The registration of an at-most-once step in progress. Dropping this value ends the registration.
 pub(crate) struct Claiming {
     run: Arc<Run>,
     idempotency_key: String,
@@ -484,7 +490,7 @@ impl State {
         self.finished.push_back((key.clone(), outcome));
     }
 
-    /// Records the next finished step that the tool still awaits in the journal, and returns its key.
+    /// Records the next finished step in the journal, if the tool still awaits this step. Returns the key of the step.
     pub(crate) fn deliver(&mut self) -> Option<Key> {
         while let Some((key, outcome)) = self.finished.pop_front() {
             if self.machine().deliver(&key, outcome) {
@@ -500,8 +506,8 @@ impl State {
         self.machine().journal().clone()
     }
 
-    /// Returns the journal if a new step is about to start and earlier recordings are not stored yet. A
-    /// provider that is asked again can give a different answer.
+    /// Returns the journal if a new step is about to start, and earlier recordings are not stored yet. They must be
+    /// stored first, because a provider that is asked again can give a different answer.
     pub(crate) fn write_ahead(&mut self) -> Option<Journal> {
         let begins = self.machine().begins_steps() && self.machine().recorded() != self.written;
         begins.then(|| self.written_now())
@@ -515,12 +521,12 @@ impl State {
         std::mem::take(&mut self.wakers).into_values().collect()
     }
 
-    /// Removes everything that belongs to a dropped future.
+    /// Removes all data of a future that was dropped.
     pub(crate) fn leave(&mut self, key: &Key) {
         self.machine().leave(key);
         self.wakers.remove(key);
         self.deadlines.remove(key);
-        // In a loop, the next step uses the same key and must not receive this result.
+        // In a loop, the next step has the same key, and must not receive this result.
         self.finished.retain(|(finished, _)| finished != key);
     }
 }

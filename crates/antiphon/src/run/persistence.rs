@@ -1,4 +1,4 @@
-//! Interfaces to tasks: how a run stores its progress, and how it becomes a task.
+//! The interfaces between runs and tasks: how a run stores its progress, and how a run becomes a task.
 
 use std::{fmt, pin::Pin, sync::Arc, time::Duration};
 
@@ -10,21 +10,21 @@ use crate::error::{Error, Result};
 
 pub(crate) type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// The reason why a leg stops before its end.
+/// The reason why a leg must stop before its end.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// Another process has the run now, or the run was deleted.
+    /// Another process now executes the run, or the run was deleted.
     Lost,
-    /// The write failed. The next worker continues from the last stored state.
+    /// A write failed. The next worker continues from the last stored state.
     Failed(Error),
 }
 
 /// An at-most-once step that was started.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Claimed {
-    /// The step's key in the journal.
+    /// The key of the step in the journal.
     pub(crate) step: String,
-    /// The step's failure, if it failed.
+    /// The failure of the step, if the step failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) failed: Option<Failure>,
 }
@@ -34,7 +34,7 @@ pub(crate) trait Persistence: Send + Sync + fmt::Debug {
     /// Returns whether the run was cancelled. The tool then receives an error at its next question.
     fn is_cancelled(&self) -> bool;
 
-    /// Returns whether another process has the run. The driver then starts nothing new.
+    /// Returns whether another process now executes the run. The driver must then start nothing new.
     fn is_lost(&self) -> bool;
 
     /// Completes when the driver must check the state of the task.
@@ -49,7 +49,8 @@ pub(crate) trait Persistence: Send + Sync + fmt::Debug {
     /// Stores the journal.
     fn save<'a>(&'a self, journal: &'a Journal) -> Pending<'a, Result<(), Stop>>;
 
-    /// Claims an at-most-once step. Returns `None` if it was not claimed before, else the earlier claim.
+    /// Claims an at-most-once step. Returns `None` if the step was not claimed before. Otherwise, returns the earlier
+    /// claim.
     fn claim<'a>(
         &'a self,
         idempotency_key: &'a str,
@@ -64,22 +65,22 @@ pub(crate) trait Persistence: Send + Sync + fmt::Debug {
     ) -> Pending<'a, Result<(), Stop>>;
 }
 
-/// Turns a plain call into a task.
+/// Changes a plain call into a task.
 pub(crate) trait Promote: Send + Sync + fmt::Debug {
-    /// Returns the time until the run becomes a task. `None` means never.
+    /// Returns the time until the run becomes a task, or `None` if it does not become a task.
     fn due(&self) -> Option<Duration>;
 
-    /// Returns whether the tool requested to become a task.
+    /// Returns whether the tool requested that the run becomes a task.
     fn is_wanted(&self) -> bool;
 
     /// Requests that the run becomes a task.
     fn want(&self);
 
-    /// Makes the run a task. Returns `None` if it already is one, or if no worker is free. The driver then
-    /// tries again later.
+    /// Changes the run into a task. Returns `None` if the run is already a task, or if no worker is free. In the
+    /// second case, the driver tries again later.
     ///
     /// # Errors
     ///
-    /// Returns an error if the task cannot be created. The run continues as a plain call.
+    /// Returns an error if the task cannot be created. The run then continues as a plain call.
     fn promote<'a>(&'a self, run: &'a Run) -> Pending<'a, Result<Option<Arc<dyn Persistence>>>>;
 }

@@ -1,4 +1,4 @@
-//! State that all runs of a server share.
+//! The state that all runs of a server share.
 
 use std::{
     any::{Any, TypeId},
@@ -23,45 +23,45 @@ use crate::{
     telemetry::Recorder,
 };
 
-/// State that all runs of a server share. It depends neither on the tools nor on the transport.
+/// The state that all runs of a server share. It depends neither on the tools nor on the transport.
 pub(crate) struct Runtime {
-    /// The server's audience. Sealed and stored state can be read only by servers with the same audience.
+    /// The audience of the server. Only servers with the same audience can read its sealed states and its stored data.
     pub(crate) audience: String,
     /// The name of this replica, for logs and traces.
     pub(crate) replica: String,
     pub(crate) limits: Limits,
     pub(crate) seal: SealConfig,
-    /// The rate limits and the admission of requests.
+    /// The state of the rate limits, and the admission of requests.
     pub(crate) limiter: Limiter,
-    /// The spending of callers on the server's model.
+    /// The callers' spending on the server's model.
     pub(crate) spend: Spend,
     pub(crate) models: Models,
     /// The store, queue and bus that replicas share.
     pub(crate) backend: Option<Backend>,
     pub(crate) changes: Changes,
-    /// Whether responses contain the trace of their run.
+    /// Whether responses contain a trace of the run.
     pub(crate) traces: bool,
     /// Receives the telemetry.
     pub(crate) recorder: Recorder,
     /// Cancelled when the server begins a graceful shutdown.
     pub(crate) shutdown: CancellationToken,
-    /// Stops the announcements to other replicas when the last run is dropped.
+    /// When the last run is dropped, this guard stops the exchange of announcements with other replicas.
     pub(crate) _replicas_stop: DropGuard,
     pub(crate) states: States,
-    /// Returns whether a tool of the server is in this group.
+    /// Returns whether any tool of the server is in this group.
     pub(crate) is_group: Box<dyn Fn(&str) -> bool + Send + Sync>,
-    /// Whether models can relay answers to questions that allow it.
+    /// Whether models can relay answers, if the question allows it.
     pub(crate) relays: bool,
-    /// The clients that answered a question lately without asking their user.
+    /// The clients that recently answered a question without showing it to the user.
     pub(crate) unresponsive: Recent,
-    /// The rounds in which this process asked questions lately.
+    /// The forms that this process recently sent in rounds.
     pub(crate) asked: Recent,
 }
 
 /// The state values that tools share, by type.
 pub(crate) type States = HashMap<TypeId, Box<dyn Any + Send + Sync>>;
 
-/// A server that is mounted in another one.
+/// A mounted server.
 pub(crate) struct Mount {
     pub(crate) prefix: String,
     /// The state values of the mounted server.
@@ -74,7 +74,8 @@ impl fmt::Debug for Mount {
     }
 }
 
-/// The mounted servers that an item belongs to, innermost first. Empty for an item of the server itself.
+/// The mounted servers that contain an item, innermost first. The list is empty for an item of the outer server
+/// itself.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Mounts(Option<Arc<[Arc<Mount>]>>);
 
@@ -83,34 +84,35 @@ impl Mounts {
         self.0.as_deref().unwrap_or_default()
     }
 
-    /// Returns the mounts of the same item after its server is mounted in another one.
+    /// Returns the list with the additional mounted server `outer`, which contains the other mounted servers.
     pub(crate) fn within(&self, outer: &Arc<Mount>) -> Self {
         Self(Some(self.all().iter().chain([outer]).map(Arc::clone).collect()))
     }
 
-    /// Returns the state of this type of the innermost server that has one.
+    /// Returns the state of type `T`, from the innermost mounted server that has such a state.
     pub(crate) fn state<T: 'static>(&self) -> Option<&T> {
         let id = TypeId::of::<T>();
         self.all().iter().find_map(|mount| mount.states.get(&id))?.downcast_ref()
     }
 
-    /// Returns whether a mounted server has a state of this type.
+    /// Returns whether any of the mounted servers has a state of this type.
     pub(crate) fn has_state(&self, id: TypeId) -> bool {
         self.all().iter().any(|mount| mount.states.contains_key(&id))
     }
 
-    /// Returns the prefix under which the item's outermost mounted server is mounted.
+    /// Returns the prefix of the outermost mounted server.
     pub(crate) fn prefix(&self) -> Option<&str> {
         self.all().last().map(|mount| mount.prefix.as_str())
     }
 
-    /// Returns the prefixes of all mounted servers, outermost first: `shop/notes`.
+    /// Returns the prefixes of all mounted servers, outermost first, for example `shop/notes`.
     pub(crate) fn path(&self) -> Option<String> {
         let prefixes: Vec<_> = self.all().iter().rev().map(|mount| mount.prefix.as_str()).collect();
         (!prefixes.is_empty()).then(|| prefixes.join("/"))
     }
 
-    /// Returns the full name of a group of the item's server: `shop/notes/admin`.
+    /// Returns the full name of a group, for example `shop/notes/admin`. `group` is the name inside the mounted
+    /// server.
     pub(crate) fn group(&self, group: String) -> String {
         match self.path() {
             Some(path) => format!("{path}/{group}"),
@@ -120,19 +122,19 @@ impl Mounts {
 }
 
 impl Runtime {
-    /// Returns the shared state of this type.
+    /// Returns the shared state of type `T`.
     pub(crate) fn state<T: 'static>(&self) -> Option<&T> {
         self.states.get(&TypeId::of::<T>())?.downcast_ref()
     }
 
-    /// Returns the store that replicas share, and starts the removal of expired records.
+    /// Returns the store that the replicas share. Also starts the removal of expired records.
     pub(super) fn store(&self) -> Option<&dyn Store> {
         let backend = self.backend.as_ref()?;
         self.changes.begin();
         Some(&*backend.store)
     }
 
-    /// Returns how long a record must be kept, so that every valid sealed state can still use it.
+    /// Returns how long a record must exist, so that it is available for every valid sealed state.
     pub(super) fn seals_last(&self) -> Duration {
         self.seal.ttl + 2 * self.seal.skew
     }
@@ -144,10 +146,11 @@ impl fmt::Debug for Runtime {
     }
 }
 
-/// Seals `journal`. If it is too large for the client, stores it encrypted and seals a handle to it.
+/// Encrypts `journal` as a sealed state. If the journal is too large for the client, this function stores the
+/// encrypted journal, and returns a sealed state that contains a handle to it.
 ///
-/// Every round stores a new journal and changes no earlier one. After a lost connection, a client can send an
-/// earlier sealed state again, which must still open.
+/// Every round stores a new journal, and does not change earlier journals. After a lost connection, a client can send
+/// an earlier sealed state again, and the server must still accept this state.
 pub(crate) async fn seal(
     runtime: &Runtime,
     journal: &Journal,

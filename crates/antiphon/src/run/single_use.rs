@@ -1,4 +1,4 @@
-//! Single-use sealed states. If a client sends one again, it receives the stored reply.
+//! Single-use sealed states. If a client sends the same sealed state again, it receives the stored reply.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -18,13 +18,13 @@ const DIGEST: usize = 32;
 const BEGUN: u8 = 0;
 const REPLIED: u8 = 1;
 
-/// The decision about a request with a sealed state.
+/// The decision about a request that contains a sealed state.
 pub(crate) enum Entered {
-    /// The first use. Do the work with this guard, which stores the reply.
+    /// This is the first use of the sealed state. Do the work with this guard, which stores the reply.
     First(Guard),
-    /// A retry. The stored reply is returned.
+    /// The request is a retry. The value is the stored reply.
     Answered(Value),
-    /// The sealed state was used before, with different answers.
+    /// The sealed state was already used with different answers.
     Used,
 }
 
@@ -37,9 +37,9 @@ pub(crate) struct Guard {
     revision: Revision,
 }
 
-/// Claims a sealed state, or returns the result of its earlier use.
+/// Claims a sealed state. If the state was already used, returns the result of the earlier use.
 ///
-/// `answers` contains the other parts of the request. A correct retry sends the same answers.
+/// `answers` contains the client's answers. A correct retry contains the same answers.
 pub(crate) async fn enter(
     runtime: &Arc<Runtime>,
     backend: &Backend,
@@ -81,14 +81,14 @@ pub(crate) async fn enter(
     }
 }
 
-/// Returns how long a claim is valid without a heartbeat.
+/// Returns how long a claim stays valid without a heartbeat.
 fn lease(runtime: &Runtime) -> Duration {
     4 * runtime.limits.claim_heartbeat
 }
 
 impl Guard {
-    /// Runs `work`, and stores the reply for retries. If `reply` returns `None`, nothing is stored and the
-    /// sealed state can be used again.
+    /// Runs `work`, and stores the reply for retries. If the function `reply` returns `None`, nothing is stored, and
+    /// the client can use the sealed state again.
     pub(crate) async fn work<T>(
         self,
         work: impl Future<Output = T>,
@@ -108,7 +108,7 @@ impl Guard {
 
 async fn conclude(runtime: &Runtime, held: &Held<'_>, reply: Option<Value>) -> antiphon_store::Result<()> {
     let Some(reply) = reply else {
-        // If this fails, the claim expires later.
+        // If the deletion fails, the claim expires later.
         let _ = held.store.delete(held.key, held.revision).await;
         return Ok(());
     };

@@ -1,4 +1,4 @@
-//! JSON Schema: generation from Rust types, and validation.
+//! JSON Schema: generation from Rust types, and validation of values.
 
 #[cfg(not(feature = "validate"))]
 mod unchecked;
@@ -19,12 +19,12 @@ pub(crate) use self::unchecked::Validator;
 #[cfg(feature = "validate")]
 pub(crate) use self::validator::Validator;
 
-/// Returns the JSON Schema 2020-12 of `T`, as tools use it.
+/// Returns the JSON Schema 2020-12 of `T`, in the form that tools use.
 pub(crate) fn of<T: JsonSchema>() -> Map<String, Value> {
     into_object(SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>())
 }
 
-/// Returns the input schema of a tool, which must describe an object. A tool without arguments takes `()`.
+/// Returns the input schema of a tool, which must describe an object. For a tool without arguments, the type is `()`.
 pub(crate) fn of_arguments<T: JsonSchema>() -> Map<String, Value> {
     let mut schema = antiphon_llm::schema_of::<T>();
     if schema.get("type").is_some_and(|kind| kind == "null") {
@@ -46,18 +46,18 @@ fn into_object(schema: Schema) -> Map<String, Value> {
     }
 }
 
-/// The form of a question to a user: the flat subset of JSON Schema that elicitation allows, and the validator of the
-/// answer.
+/// The form of a question to a user. It contains the schema, in the flat subset of JSON Schema that elicitation
+/// allows, and the validator of the answer.
 #[derive(Debug)]
 pub(crate) struct Form {
     pub(crate) key: String,
     pub(crate) schema: Value,
-    /// The schema's bytes, for fingerprints.
+    /// The text of the schema, for fingerprints.
     pub(crate) text: String,
     pub(crate) validator: Validator,
 }
 
-/// Returns the form of `T`. It is made once for each type.
+/// Returns the form of `T`. The form of each type is created only once.
 pub(crate) fn form<T: JsonSchema + 'static>() -> Result<Arc<Form>, String> {
     static FORMS: OnceLock<RwLock<HashMap<TypeId, Arc<Form>>>> = OnceLock::new();
     let forms = FORMS.get_or_init(RwLock::default);
@@ -75,7 +75,7 @@ pub(crate) fn form<T: JsonSchema + 'static>() -> Result<Arc<Form>, String> {
 }
 
 impl Form {
-    /// Converts a schema into the subset that elicitation allows, or returns the reason why it cannot.
+    /// Converts a schema into the subset that elicitation allows. Returns the reason if this is not possible.
     pub(crate) fn new(key: String, mut schema: Map<String, Value>) -> Result<Self, String> {
         for unused in ["$schema", "title", "description", "$id", "$defs", "additionalProperties"] {
             schema.remove(unused);
@@ -91,7 +91,7 @@ impl Form {
         Self::raw(key, schema)
     }
 
-    /// Uses a schema as its author wrote it.
+    /// Creates a form with exactly the schema that the author wrote.
     pub(crate) fn raw(key: String, schema: Map<String, Value>) -> Result<Self, String> {
         if schema.get("type").is_none_or(|kind| kind != "object") {
             return Err(format!(
@@ -104,12 +104,12 @@ impl Form {
     }
 }
 
-/// Converts the schema of a field into a primitive or a choice of strings.
+/// Converts the schema of a field into a primitive type or a choice of strings.
 fn flatten(property: &mut Value) -> Result<(), String> {
     let Value::Object(field) = property else {
         return Err("has no type; give it one".into());
     };
-    // An optional field is a field that is not required. A form does not support null.
+    // Forms do not support null. So an optional field is a field that is not required.
     if let Some(Value::Array(types)) = field.get("type") {
         let mut types = types.iter().filter(|kind| *kind != "null");
         if let (Some(only), None) = (types.next().cloned(), types.next()) {
@@ -134,7 +134,7 @@ fn flatten(property: &mut Value) -> Result<(), String> {
         choices(options)?;
         field.entry("type").or_insert_with(|| "string".into());
     }
-    // `uint8` and similar formats are specific to schemars. Elicitation supports four formats.
+    // Formats such as `uint8` are specific to schemars. Elicitation supports only four formats.
     if field
         .get("format")
         .is_some_and(|format| !matches!(format.as_str(), Some("email" | "uri" | "date" | "date-time")))
@@ -171,7 +171,7 @@ fn choices(options: &mut Vec<Value>) -> Result<(), String> {
         if option.get("type").is_some_and(|kind| kind != "string") {
             return Err("is an enum with data in its variants; a form supports enums of unit variants".into());
         }
-        // The variants without a doc comment share one option.
+        // All variants without a doc comment share one option.
         if let Some(Value::Array(names)) = option.get_mut("enum").map(Value::take) {
             choices.extend(names.iter().map(|name| serde_json::json!({"const": name, "title": name})));
             continue;
@@ -185,7 +185,8 @@ fn choices(options: &mut Vec<Value>) -> Result<(), String> {
     Ok(())
 }
 
-/// Converts `{const, description}`, the schema of a documented variant, into `{const, title}`.
+/// Converts `{const, description}` into `{const, title}`. The first form is the schema of a variant with a doc
+/// comment.
 fn titled(option: &mut Map<String, Value>) {
     let title = option
         .remove("description")

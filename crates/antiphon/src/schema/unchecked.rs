@@ -1,4 +1,4 @@
-//! The validator without the feature `validate`: only the Rust type checks a value.
+//! The validator without the feature `validate`. In this case, only the Rust type checks a value.
 
 use serde_json::{Map, Value};
 

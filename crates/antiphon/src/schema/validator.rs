@@ -1,4 +1,4 @@
-//! Validates values against their complete schema.
+//! Validation of values against their complete schema.
 
 use serde_json::{Map, Value};
 
@@ -8,11 +8,11 @@ pub(crate) struct Validator {
     compiled: jsonschema::Validator,
 }
 
-/// The maximum number of problems in a message.
+/// The maximum number of problems that a message contains.
 const PROBLEMS: usize = 10;
 
 impl Validator {
-    /// Compiles `schema`, or returns its problem.
+    /// Compiles `schema`. Returns a description of the problem if the schema is not valid.
     pub(crate) fn new(schema: &Map<String, Value>) -> Result<Self, String> {
         jsonschema::options()
             .build(&Value::Object(schema.clone()))
@@ -20,7 +20,7 @@ impl Validator {
             .map_err(|error| error.to_string())
     }
 
-    /// Returns one line for each problem, with the field: `cell: 9 is greater than the maximum of 8`.
+    /// Returns one line for each problem. The line begins with the field: `cell: 9 is greater than the maximum of 8`.
     pub(crate) fn problems(&self, value: &Value) -> Vec<String> {
         if self.compiled.is_valid(value) {
             return Vec::new();
@@ -34,7 +34,7 @@ impl Validator {
     }
 
     /// Returns one line for each problem, as text for a model: `cell: value is greater than the maximum of 8 (got 9)`.
-    /// The value is at the end of the line and truncated, so that a long value does not hide the problem.
+    /// The value is truncated and at the end of the line, so that a long value does not hide the problem.
     pub(crate) fn lines(&self, value: &Value) -> Vec<String> {
         if self.compiled.is_valid(value) {
             return Vec::new();
@@ -67,7 +67,7 @@ fn name_problems(error: &jsonschema::ValidationError<'_>, problems: &mut Vec<Str
     });
 }
 
-/// Returns the path of the invalid value in dotted form: `/items/0/name` becomes `items.0.name`.
+/// Returns the path of the invalid value with dots: `/items/0/name` becomes `items.0.name`.
 fn path(error: &jsonschema::ValidationError<'_>) -> Option<String> {
     let pointer = error.instance_path().to_string();
     let path = pointer.strip_prefix('/')?;
@@ -75,8 +75,8 @@ fn path(error: &jsonschema::ValidationError<'_>) -> Option<String> {
 }
 
 /// Calls `tell` with the errors to report. If a value matches none of several schemas, these are the errors of the
-/// closest schema. For example, an optional object with a wrong field has an error in that field, not "neither this nor
-/// null".
+/// closest schema. For example, if an optional object has a wrong field, the error is about this field. The error is
+/// not that the value matches neither the object nor null.
 fn at_fault(error: &jsonschema::ValidationError<'_>, tell: &mut dyn FnMut(&jsonschema::ValidationError<'_>)) {
     use jsonschema::error::ValidationErrorKind::{AnyOf, OneOfNotValid};
     if let AnyOf { context } | OneOfNotValid { context } = error.kind() {

@@ -1,4 +1,4 @@
-//! Inspection of sealed state with its encryption key, for operators and tool authors.
+//! The inspection of a sealed state with its encryption key, for operators and tool authors.
 
 use antiphon_replay::Outcome;
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 use super::{Binding, OpenError, STORED, SealConfig, TIMES};
 use crate::base::{now_millis, timestamp};
 
-/// The call that a sealed state belongs to. A server cannot decrypt the state for another call.
+/// The call that a sealed state belongs to. The server cannot decrypt a sealed state of another call.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SealedCall {
-    /// The audience: the server's name, or the text set with [`SealConfig::with_audience`].
+    /// The audience. This is the server's name, or the text that is set with [`SealConfig::with_audience`].
     pub audience: String,
-    /// The principal (authenticated caller) of the call. Empty if the server does not authenticate callers.
+    /// The principal (the authenticated caller). The text is empty if the server does not authenticate callers.
     pub principal: String,
     /// The MCP method of the call, for example `tools/call`.
     pub method: String,
@@ -25,7 +25,7 @@ pub struct SealedCall {
 }
 
 impl SealedCall {
-    /// Creates a description of a tool call without arguments and without a principal.
+    /// Creates the description of a call of `tool`, without arguments and without a principal.
     pub fn new(audience: impl Into<String>, tool: impl Into<String>) -> Self {
         Self {
             audience: audience.into(),
@@ -36,7 +36,7 @@ impl SealedCall {
         }
     }
 
-    /// Sets the principal (authenticated caller). Default: empty.
+    /// Sets the principal (the authenticated caller). Default: empty.
     #[must_use]
     pub fn with_principal(mut self, principal: impl Into<String>) -> Self {
         self.principal = principal.into();
@@ -64,54 +64,54 @@ impl SealedCall {
 pub struct SealedRun {
     /// The format version of the sealed state.
     pub version: u8,
-    /// The ID of the encryption key in the key ring.
+    /// The ID of the encryption key. The key ring contains a key with this ID.
     pub key: u8,
-    /// The time at which the server encrypted the state, in ISO 8601.
+    /// The time at which the server encrypted the sealed state, as an ISO 8601 timestamp.
     pub issued: String,
-    /// The time at which the state expires, in ISO 8601.
+    /// The time at which the sealed state expires, as an ISO 8601 timestamp.
     pub expires: String,
     /// Whether the sealed state has expired.
     pub expired: bool,
-    /// Whether the journal is in the servers' store, because it is too long for a `requestState`. The sealed state then
-    /// contains only the name of the journal, and the fields `run`, `round`, `entries` and `pending` are empty or 0.
+    /// Whether the journal is in the store, because it is too long for a `requestState`. The sealed state then
+    /// contains only the name of the journal. In this case, `run`, `round`, `entries` and `pending` are empty or 0.
     pub apart: bool,
     /// The ID of the run.
     pub run: Option<String>,
-    /// How many rounds the run has had so far.
+    /// The number of rounds that the run has had so far.
     pub round: u32,
     /// The journal's entries, oldest first.
     pub entries: Vec<SealedEntry>,
-    /// The keys of the questions that have no answer yet.
+    /// The question keys of the questions that have no answer yet.
     pub pending: Vec<String>,
 }
 
-/// An entry of the journal: one finished question, step or loop iteration.
+/// An entry of the journal. It belongs to a finished question, a finished step or a finished loop iteration.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct SealedEntry {
     /// The key of the question or step.
     pub key: String,
-    /// The kind of the entry and its label, for example `step charge`. For a question, the label contains the start of
-    /// its text.
+    /// The kind and the label of the entry, for example `step charge`. For a question, the label contains the
+    /// beginning of its text.
     pub op: String,
-    /// How the question or step ended: `answered`, `done`, `failed` or `refused`.
+    /// The outcome of the question or step: `answered`, `done`, `failed` or `refused`.
     pub outcome: &'static str,
-    /// The structure of the value: its fields and types, without the data. For a failure, the error message.
+    /// The structure of the value: the fields and types, without the data. For a failure, this is the error message.
     pub shape: Value,
-    /// The recorded value, which can contain secrets of the caller.
+    /// The recorded value. It can contain secrets of the caller.
     pub value: Value,
 }
 
-/// The reason why a sealed state could not be decrypted.
+/// An error because of which a sealed state cannot be decrypted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InspectError {
-    /// The text is not a sealed state, or it has a format that this version does not support.
+    /// The text is not a sealed state, or this version does not support its format.
     Malformed,
-    /// The state was encrypted with a key whose ID is not in the key ring.
+    /// The sealed state was encrypted with a key that is not in the key ring. The value is the ID of this key.
     UnknownKey(u8),
-    /// Decryption failed. Either the encryption key or a part of the call is different, or the state was changed. The
-    /// server cannot determine which of these is the cause.
+    /// The decryption failed. Possible causes are a different encryption key, a different call, or a changed sealed
+    /// state. The server cannot determine the actual cause.
     Closed,
 }
 
@@ -128,11 +128,11 @@ impl std::fmt::Display for InspectError {
 impl std::error::Error for InspectError {}
 
 impl SealConfig {
-    /// Decrypts the sealed state of `call` and returns its content, even if the state has expired. This method uses
-    /// only the encryption keys and limits of this configuration.
+    /// Decrypts the sealed state of `call` and returns its content, even if the state has expired. Of this
+    /// configuration, the method uses only the encryption keys and the limits.
     ///
-    /// Use it as an operator who has the encryption keys. A server does not tell its callers why it rejects a sealed
-    /// state: they always receive the same error.
+    /// This method is for operators who have the encryption keys. A server does not tell callers the reason why it
+    /// rejects a sealed state. Callers always receive the same error.
     ///
     /// # Errors
     ///
@@ -182,7 +182,7 @@ fn entry(entry: &antiphon_replay::Entry) -> SealedEntry {
     SealedEntry { key: entry.key.to_string(), op: entry.describe(), outcome, shape, value }
 }
 
-/// Replaces all values in `value` by descriptions, and keeps its structure.
+/// Replaces all data in `value` with descriptions of the types. The structure stays the same.
 pub(crate) fn shape(value: &Value) -> Value {
     match value {
         Value::Null => Value::Null,

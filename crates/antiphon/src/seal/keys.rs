@@ -3,62 +3,63 @@ use std::{fmt, str::FromStr};
 use chacha20poly1305::{KeyInit as _, XChaCha20Poly1305};
 use sha2::{Digest as _, Sha256};
 
-/// The encryption keys for the sealed state and the stored records of runs.
+/// The encryption keys for the sealed states and the stored records of runs.
 ///
-/// All replicas must have the same key ring. A server encrypts with the active key and decrypts with any key in the
-/// ring. To change the active key without losing runs, use three steps:
+/// All replicas must have the same encryption keys. A server encrypts with the active key (the first key of the ring),
+/// and decrypts with any key of the ring. To replace the active key without losing runs, follow these steps:
 ///
-/// 1. Give every replica the new key for decryption only ([`with_decryption_key`](Self::with_decryption_key)).
-/// 2. Make the new key active on every replica, and keep the old key for decryption.
-/// 3. Remove the old key when no data is encrypted with it: after the time of
-///    [`SealConfig::with_ttl`](crate::seal::SealConfig::with_ttl). If the server has tasks, also wait twice the time of
-///    [`TaskConfig::with_audit_interval`](crate::task::TaskConfig::with_audit_interval). In this time, the audit
-///    encrypts the stored records of waiting runs with the new key.
+/// 1. Add the new key to every replica, for decryption only ([`with_decryption_key`](Self::with_decryption_key)).
+/// 2. Make the new key the active key on every replica. Keep the old key for decryption.
+/// 3. Remove the old key when no data is encrypted with it. This is the case after the duration of
+///    [`SealConfig::with_ttl`](crate::seal::SealConfig::with_ttl). If the server has tasks, also wait twice the
+///    duration of [`TaskConfig::with_audit_interval`](crate::task::TaskConfig::with_audit_interval). During this time,
+///    the audit encrypts the stored records of waiting runs with the new key.
 ///
 /// ```
 /// use antiphon::seal::KeyRing;
 ///
 /// let ring = KeyRing::new(2, [7; 32]).with_decryption_key(1, [3; 32]);
-/// // The same as text, for an environment variable: the first key encrypts, all keys decrypt.
+/// // The same key ring as text, for an environment variable. The first key encrypts, and all keys decrypt.
 /// let ring: KeyRing = format!("2={},1={}", "07".repeat(32), "03".repeat(32)).parse()?;
 /// # let _ = ring;
 /// # Ok::<(), antiphon::seal::KeyRingError>(())
 /// ```
 #[derive(Clone)]
 pub struct KeyRing {
-    /// Invariant: never empty. The first key is the active one.
+    /// Invariant: the list is never empty. The first key is the active key.
     keys: Vec<(u8, [u8; 32])>,
-    /// Whether the active key is random, so that no other process has it.
+    /// Whether the active key is random. In this case, no other process has the key.
     random: bool,
 }
 
 impl KeyRing {
-    /// Creates a key ring whose active key is `secret`. `id` is the number by which replicas identify the key.
+    /// Creates a key ring with the active key `secret`. `id` is a number that identifies the key on all replicas.
     pub fn new(id: u8, secret: [u8; 32]) -> Self {
         Self { keys: vec![(id, derive(&secret))], random: false }
     }
 
-    /// Creates a key ring with a random key. Other processes cannot decrypt data of this key ring, and neither can this
-    /// process after a restart.
+    /// Creates a key ring with a random key. Other processes cannot decrypt data that is encrypted with this key.
+    /// After a restart, this process cannot decrypt the data either.
     pub fn random() -> Self {
         let mut secret = [0; 32];
         getrandom::fill(&mut secret).expect("the operating system has random numbers");
         Self { random: true, ..Self::new(0, secret) }
     }
 
-    /// Returns whether the active key is [random](Self::random), so that no other process has it.
+    /// Returns whether the active key is [random](Self::random). In this case, no other process has the key.
     pub(crate) fn is_random(&self) -> bool {
         self.random
     }
 
-    /// Returns a key number that occurs twice. The second key would never be used.
+    /// Returns a key ID that occurs twice. The second key with this ID would never be used.
     pub(crate) fn duplicate(&self) -> Option<u8> {
         let mut ids: Vec<u8> = self.keys.iter().map(|(id, _)| *id).collect();
         ids.sort_unstable();
         ids.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
     }
 
-    /// Returns the fingerprints of the keys, the active one first. A fingerprint does not reveal its key.
+    /// Returns the fingerprints of the keys. The fingerprint of the active key is first. A fingerprint does not reveal
+    /// the key.
     pub(crate) fn fingerprints(&self) -> Vec<String> {
         let fingerprint = |(id, key): &(u8, [u8; 32])| {
             let mut hash = Sha256::new();
@@ -72,30 +73,30 @@ impl KeyRing {
         self.keys.iter().map(fingerprint).collect()
     }
 
-    /// Returns the view key of the active key.
+    /// Returns the view key that is derived from the active key.
     pub(super) fn view_key(&self, audience: &str) -> String {
         view_key(&self.keys[0].1, audience)
     }
 
-    /// Returns the call key of the active key.
+    /// Returns the call key that is derived from the active key.
     pub(super) fn call_key(&self, audience: &str) -> String {
         secret_for("call", &self.keys[0].1, audience)
     }
 
-    /// Returns whether `given` is the view key of any key of the ring.
+    /// Returns whether `given` is the view key that is derived from any key of the ring.
     pub(super) fn is_view_key(&self, given: &str, audience: &str) -> bool {
-        // Every key is compared, so that the time does not depend on which of them fits.
+        // Every key is compared, so that the duration does not depend on which key matches.
         self.keys.iter().filter(|(_, key)| is_same(&view_key(key, audience), given)).count() > 0
     }
 
-    /// Adds a key that is used for decryption, but not for encryption.
+    /// Adds a key that is used only for decryption.
     #[must_use]
     pub fn with_decryption_key(mut self, id: u8, secret: [u8; 32]) -> Self {
         self.keys.push((id, derive(&secret)));
         self
     }
 
-    /// Derives keys from this key ring that sign links to result sets. These keys cannot decrypt sealed state.
+    /// Derives keys that sign links to result sets. The derived keys cannot decrypt sealed states.
     #[cfg(feature = "results")]
     pub fn link_keys(&self) -> antiphon_results::LinkKeys {
         let (id, key) = self.keys[0];
@@ -107,7 +108,7 @@ impl KeyRing {
         self.keys[0].0
     }
 
-    /// Returns the active key and its number.
+    /// Returns the active key and its ID.
     pub(super) fn active(&self) -> (u8, XChaCha20Poly1305) {
         let (id, key) = &self.keys[0];
         (*id, XChaCha20Poly1305::new(key.into()))
@@ -125,7 +126,8 @@ impl fmt::Debug for KeyRing {
     }
 }
 
-/// Derives the encryption key. The same secret can be used elsewhere, and both uses then have different keys.
+/// Derives the encryption key from a secret. If the same secret is also used for another purpose, the two purposes
+/// have different keys.
 fn derive(secret: &[u8; 32]) -> [u8; 32] {
     let mut hash = Sha256::new();
     hash.update(b"antiphon requestState v1\0");
@@ -133,12 +135,13 @@ fn derive(secret: &[u8; 32]) -> [u8; 32] {
     hash.finalize().into()
 }
 
-/// Derives the view key of a key and an audience.
+/// Derives the view key from a key and an audience.
 fn view_key(key: &[u8; 32], audience: &str) -> String {
     secret_for("view", key, audience)
 }
 
-/// Derives a secret of a key and an audience for one purpose: 128 bits in hexadecimal. It does not reveal the key.
+/// Derives a secret for one purpose from a key and an audience. The secret has 128 bits, in hexadecimal. It does not
+/// reveal the key.
 fn secret_for(purpose: &str, key: &[u8; 32], audience: &str) -> String {
     let mut hash = Sha256::new();
     hash.update(format!("antiphon {purpose} key v1\0"));
@@ -149,13 +152,13 @@ fn secret_for(purpose: &str, key: &[u8; 32], audience: &str) -> String {
     format!("{bits:032x}")
 }
 
-/// Compares two texts of equal length in constant time, so that a secret cannot be guessed piece by piece.
+/// Compares two texts in constant time, so that an attacker cannot guess a secret piece by piece.
 fn is_same(secret: &str, given: &str) -> bool {
     let differences = secret.bytes().zip(given.bytes()).fold(0, |bits, (a, b)| bits | (a ^ b));
     secret.len() == given.len() && std::hint::black_box(differences) == 0
 }
 
-/// Reads `2=<64 hex digits>,1=<64 hex digits>`: the first key encrypts, and all keys decrypt.
+/// Parses `2=<64 hex digits>,1=<64 hex digits>`. The first key encrypts, and all keys decrypt.
 impl FromStr for KeyRing {
     type Err = KeyRingError;
 
@@ -187,12 +190,12 @@ fn read((id, digits): (&str, &str)) -> Option<(u8, [u8; 32])> {
     Some((id.parse().ok()?, secret))
 }
 
-/// The error for a text that is not a valid key ring. The error message names the position of the problem, but does not
-/// contain the text.
+/// The error for a text that is not a valid key ring. The error message contains the position of the problem, but not
+/// the text itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRingError {
     at: usize,
-    /// The number, if another key has the same one.
+    /// The key ID, if another key has the same ID.
     taken: Option<u8>,
 }
 

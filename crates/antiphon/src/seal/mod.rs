@@ -1,5 +1,5 @@
-//! Sealed state: the journal of a run inside `requestState`. The journal is encrypted and authenticated, so that the
-//! client cannot read or change it.
+//! Sealed state: the encrypted journal of a run, which the client receives as `requestState`. The journal is also
+//! authenticated. So the client can neither read nor change it.
 
 mod inspect;
 mod keys;
@@ -26,15 +26,16 @@ pub use self::{
 };
 use crate::base::{millis, millis_since_1970};
 
-/// The format of sealed state: `version | key id | nonce | ciphertext`, in URL-safe Base64.
+/// The format of a sealed state: `version | key ID | nonce | ciphertext`, in URL-safe Base64.
 const VERSION: u8 = 1;
 const HEADER: usize = 2;
 const NONCE: usize = 24;
 const TAG: usize = 16;
-/// Issue time and expiry, before the compressed journal.
+/// The length of the issue time and the expiry time. They are before the journal.
 const TIMES: usize = 16;
 
-/// The settings of sealed state, which is the encrypted journal that a client receives as `requestState`.
+/// The settings for sealed states. A sealed state is the encrypted journal, which the client receives as
+/// `requestState`.
 #[derive(Clone, Debug)]
 pub struct SealConfig {
     pub(crate) keys: KeyRing,
@@ -63,7 +64,7 @@ impl Default for SealConfig {
 }
 
 impl SealConfig {
-    /// Sets the encryption keys. Default: a random key that exists only in this process, until the process ends.
+    /// Sets the encryption keys. Default: a random key, which exists only in this process.
     #[must_use]
     pub fn with_keys(mut self, keys: KeyRing) -> Self {
         self.keys = keys;
@@ -79,15 +80,15 @@ impl SealConfig {
         self
     }
 
-    /// Sets how long a `requestState` is valid, so how long the client can take to answer a question. The time starts
-    /// again with each question. Default: 1 hour.
+    /// Sets how long a `requestState` is valid. So this is also the time in which the client must answer a question.
+    /// The time starts again with each question. Default: 1 hour.
     #[must_use]
     pub fn with_ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self
     }
 
-    /// Sets by how much the clocks of two replicas can differ. Default: 1 minute.
+    /// Sets the maximum difference between the clocks of two replicas. Default: 1 minute.
     #[must_use]
     pub fn with_skew(mut self, skew: Duration) -> Self {
         self.skew = skew;
@@ -101,9 +102,10 @@ impl SealConfig {
         self
     }
 
-    /// Sets the maximum length of a journal in the store, in bytes, after compression and encryption. Default: 16 MiB.
+    /// Sets the maximum length of a journal in the store, in bytes. This is the length after compression and
+    /// encryption. Default: 16 MiB.
     ///
-    /// If a journal is too long for a `requestState`, the server writes it to the store.
+    /// If a journal is too long for a `requestState`, the server stores the journal in the backend's store.
     #[must_use]
     pub fn with_max_kept_bytes(mut self, max_kept_bytes: usize) -> Self {
         self.max_kept_bytes = max_kept_bytes;
@@ -113,7 +115,7 @@ impl SealConfig {
     /// Sets whether the server accepts each `requestState` only once. Default: no. This setting requires a
     /// [backend](crate::ServerBuilder::with_backend).
     ///
-    /// If a client sends a `requestState` again with the same answers, the client receives the same reply. If the
+    /// If a client sends a `requestState` again with the same answers, it receives the same reply as before. If the
     /// answers differ, the server rejects the request.
     #[must_use]
     pub fn with_single_use(mut self, single_use: bool) -> Self {
@@ -123,8 +125,8 @@ impl SealConfig {
 
     /// Sets whether journals are compressed before they are encrypted. Default: yes.
     ///
-    /// The length of compressed data depends on its content. Turn compression off if callers can add text to a run and
-    /// must not infer secret content from the length of the `requestState`.
+    /// The length of compressed data depends on its content. If callers can add text to a run, they could infer secret
+    /// content from the length of the `requestState`. In this case, turn compression off.
     #[must_use]
     pub fn with_compression(mut self, compress: bool) -> Self {
         self.compress = compress;
@@ -133,7 +135,7 @@ impl SealConfig {
 }
 
 impl SealConfig {
-    /// Returns the problems of the configuration, one line each.
+    /// Returns descriptions of the configuration problems, one per line.
     pub(crate) fn problems(&self) -> impl Iterator<Item = String> {
         let is_wrong = [
             (
@@ -149,22 +151,23 @@ impl SealConfig {
     }
 }
 
-/// The name of a journal in the servers' store.
+/// A handle to a journal in the store.
 #[derive(Debug)]
 pub(crate) struct Handle {
     pub(crate) name: [u8; 16],
-    /// The length of the sealed journal, in bytes.
+    /// The length of the encrypted journal, in bytes.
     pub(crate) bytes: u32,
 }
 
-/// The content of a sealed state.
+/// The decrypted content of a sealed state.
 #[derive(Debug)]
 pub(crate) enum Opened {
     Journal(Journal),
     Handle(Handle),
 }
 
-/// The caller and the call that a sealed state is bound to. It cannot be opened for another caller or another call.
+/// The caller and the call that a sealed state is bound to. The sealed state cannot be decrypted for another caller or
+/// another call.
 #[derive(Debug)]
 pub(crate) struct Binding([u8; 32]);
 
@@ -180,7 +183,7 @@ impl Binding {
     }
 }
 
-/// Updates the digest with a value. Equal JSON has an equal digest, independent of the order of its keys.
+/// Adds a value to the digest. Equal JSON values have equal digests, even if the order of their fields differs.
 fn digest(hash: &mut Sha256, value: &Value) {
     match value {
         Value::Object(object) => digest_object(hash, object),
@@ -211,8 +214,8 @@ fn digest_object(hash: &mut Sha256, object: &serde_json::Map<String, Value>) {
     }
 }
 
-/// The reason why a sealed state could not be opened. It is only logged. The caller receives the same error in all
-/// cases.
+/// The reason why a sealed state cannot be decrypted. Only the log contains the reason. The caller always receives the
+/// same error.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum OpenError {
     TooLong,
@@ -222,7 +225,7 @@ pub(crate) enum OpenError {
     Expired,
     FromTheFuture,
     Journal,
-    /// The journal is not in the store, although the sealed state has its name.
+    /// The sealed state contains a handle, but the store does not contain the journal.
     Spilled,
 }
 
@@ -249,10 +252,10 @@ pub(crate) struct TooLarge {
     pub(crate) max_bytes: usize,
 }
 
-/// The encoding of the journal in a sealed state.
+/// The encodings of the content in a sealed state. This content is an uncompressed journal.
 const PLAIN: u8 = 0;
 const COMPRESSED: u8 = 1;
-/// The sealed state contains only the journal's name in the store.
+/// The content is only a handle to a journal in the store.
 const STORED: u8 = 2;
 
 impl SealConfig {
@@ -269,7 +272,7 @@ impl SealConfig {
         if text.len() > self.max_bytes { Err(too_large(text.len())) } else { Ok(text) }
     }
 
-    /// Seals a journal for the store, and returns it with the handle that names it.
+    /// Encrypts a journal for the store. Returns the handle and the encrypted journal.
     pub(crate) fn seal_apart(
         &self,
         journal: &Journal,
@@ -288,7 +291,7 @@ impl SealConfig {
         }
     }
 
-    /// Seals the name of a journal. The result has the same length for every journal.
+    /// Encrypts a handle as a sealed state. The sealed state has the same length for every journal.
     pub(crate) fn seal_handle(&self, handle: &Handle, binding: &Binding, now: SystemTime) -> String {
         let mut plain = self.times(now);
         plain.push(STORED);
@@ -325,7 +328,7 @@ impl SealConfig {
         }
     }
 
-    /// Opens a journal that is stored under `handle`. Its times are not checked, because the sealed state with the
+    /// Decrypts a journal from the store. The times of the journal are not checked, because the sealed state with the
     /// handle was already checked.
     pub(crate) fn open_apart(
         &self,
@@ -337,9 +340,9 @@ impl SealConfig {
         Self::read(&plain[TIMES..], self.max_kept_bytes)
     }
 
-    /// Seals data for the store under `name`. It cannot be opened under another name.
+    /// Encrypts data for the store under `name`. The data cannot be decrypted under another name.
     pub(crate) fn seal_kept(&self, plain: &[u8], name: &[u8]) -> Vec<u8> {
-        /// Compressing less than this costs more than it saves.
+        /// For shorter data, compression costs more than it saves.
         const SMALL: usize = 4 * 1024;
         let mut body = self.times(SystemTime::now());
         if self.compress && plain.len() > SMALL {
@@ -352,7 +355,8 @@ impl SealConfig {
         self.encrypt(&body, &[b"kept", name].concat())
     }
 
-    /// Opens data that was sealed under `name`. It has no expiry time here: the caller deletes it.
+    /// Decrypts data that was encrypted under `name`. The data has no expiry time. The caller of this method deletes
+    /// it.
     pub(crate) fn open_kept(&self, sealed: &[u8], name: &[u8]) -> Result<Vec<u8>, OpenError> {
         let plain = self.decrypt(sealed, &[b"kept", name].concat())?;
         match plain[TIMES..].split_first() {
@@ -376,7 +380,7 @@ impl SealConfig {
         plain
     }
 
-    /// Writes a journal that must fit in `max_bytes`, or returns its length.
+    /// Writes a journal that must not exceed `max_bytes`. If the journal is too large, returns its length.
     fn write(&self, journal: &Journal, max_bytes: usize, plain: &mut Vec<u8>) -> Result<(), usize> {
         let json = journal.to_json();
         if json.len() as u64 > max_json(max_bytes) {
@@ -417,7 +421,7 @@ impl SealConfig {
         bytes
     }
 
-    /// Decrypts the times and at least one more byte.
+    /// Decrypts data that contains the two times and at least one more byte.
     fn decrypt(&self, bytes: &[u8], binding: &[u8]) -> Result<Vec<u8>, OpenError> {
         if bytes.len() < HEADER + NONCE + TAG + TIMES + 1 || bytes[0] != VERSION {
             return Err(OpenError::Malformed);
@@ -433,7 +437,7 @@ impl SealConfig {
     }
 }
 
-/// Seals arbitrary bytes as if they were a journal, for tests and fuzzing.
+/// Methods that encrypt arbitrary bytes as if they were a journal, for tests and fuzzing.
 #[cfg(any(test, feature = "__fuzz"))]
 impl SealConfig {
     pub(crate) fn sealed_as_is(&self, body: &[u8], binding: &Binding, now: SystemTime) -> String {
@@ -441,20 +445,20 @@ impl SealConfig {
         URL_SAFE_NO_PAD.encode(self.encrypt(&plain, &binding.0))
     }
 
-    /// Seals arbitrary bytes for the store under `name`.
+    /// Encrypts arbitrary bytes for the store under `name`.
     pub(crate) fn kept_as_is(&self, body: &[u8], name: &[u8], now: SystemTime) -> Vec<u8> {
         let plain = [&self.times(now)[..], body].concat();
         self.encrypt(&plain, &[b"kept", name].concat())
     }
 }
 
-/// Returns the maximum size of an uncompressed journal that is sealed in `max_bytes`. It is at most 64 MiB, because the
-/// journal is in memory as a whole.
+/// Returns the maximum size of an uncompressed journal, if its sealed state has at most `max_bytes`. The size is at
+/// most 64 MiB, because the whole journal is in memory.
 fn max_json(max_bytes: usize) -> u64 {
     64 * (max_bytes as u64).min(1024 * 1024)
 }
 
-/// Decompresses at most `cap` bytes. The data is authenticated, but a few compressed bytes can still expand to
+/// Decompresses at most `cap` bytes. Although the data is authenticated, a few compressed bytes could expand to
 /// gigabytes.
 fn decompress(compressed: &[u8], cap: u64) -> Result<Vec<u8>, OpenError> {
     let mut json = Vec::new();
@@ -463,7 +467,8 @@ fn decompress(compressed: &[u8], cap: u64) -> Result<Vec<u8>, OpenError> {
     if json.len() as u64 > cap { Err(OpenError::TooLong) } else { Ok(json) }
 }
 
-/// Returns the binding of a journal in the store. A journal stored under one name cannot be opened under another.
+/// Returns the binding of a journal in the store. A journal that is stored under one name cannot be decrypted under
+/// another name.
 fn apart(binding: &Binding, name: &[u8; 16]) -> Vec<u8> {
     [&binding.0[..], b"apart", name].concat()
 }
@@ -478,7 +483,7 @@ mod tests {
         Binding::new("shop", "", "tools/call", "buy", &json!({}))
     }
 
-    /// Returns a body of `bytes` zeros, which is very small when compressed.
+    /// Returns a body with `bytes` zeros. Such a body is very small after compression.
     fn bomb(bytes: usize) -> Vec<u8> {
         let mut body = vec![COMPRESSED];
         body.extend(zstd::bulk::compress(&vec![0; bytes], 19).unwrap());
@@ -499,7 +504,7 @@ mod tests {
         assert_eq!(config.open(&large, &binding, now).unwrap_err(), OpenError::TooLong);
         let call = SealedCall::new("shop", "buy");
         assert_eq!(config.inspect(&large, &call), Err(InspectError::Malformed));
-        // The same limit applies to data in the store, under a name or a handle.
+        // The same limit applies to data in the store, whether it is stored under a name or under a handle.
         let kept = |bytes: usize| config.kept_as_is(&bomb(bytes), b"name", now);
         assert_eq!(config.open_kept(&kept(most), b"name").unwrap().len(), most);
         assert_eq!(config.open_kept(&kept(most + 1), b"name").unwrap_err(), OpenError::TooLong);
@@ -523,7 +528,8 @@ mod tests {
         for (sealed, name) in [(&one, "tasks/a/2"), (&other, "tasks/a/1"), (&one, "tasks/b/1")] {
             assert_eq!(config.open_kept(sealed, name.as_bytes()).unwrap_err(), OpenError::Forged, "{name}");
         }
-        // A task's record cannot be used as a client's sealed state, and the reverse.
+        // A task's record cannot be used as a sealed state of a client, and a sealed state cannot be used as a task's
+        // record.
         let text = URL_SAFE_NO_PAD.encode(&one);
         let opened = config.open(&text, &binding(), SystemTime::now());
         assert_eq!(opened.unwrap_err(), OpenError::Forged);

@@ -1,4 +1,4 @@
-//! Tokens for forms: short encrypted data, and the view key.
+//! Tokens for forms. A token is short encrypted data. This module also contains the view key.
 
 use std::time::SystemTime;
 
@@ -10,15 +10,16 @@ use super::{OpenError, SealConfig, TIMES};
 const MAX_TOKEN: usize = 64 * 1024;
 
 impl SealConfig {
-    /// Encrypts short data for a client. It can be decrypted only with the same `binding`, which must begin with the
-    /// purpose of the data.
+    /// Encrypts short data for a client. The data can be decrypted only with the same `binding`. The binding must
+    /// begin with the purpose of the data.
     pub(crate) fn seal_token(&self, plain: &[u8], binding: &[u8]) -> String {
         let mut body = self.times(SystemTime::now());
         body.extend_from_slice(plain);
         URL_SAFE_NO_PAD.encode(self.encrypt(&body, binding))
     }
 
-    /// Decrypts short data, with any key of the ring. The data itself contains its expiry time, which the caller checks.
+    /// Decrypts short data, with any key of the key ring. The data itself contains its expiry time. The caller of this
+    /// method checks this time.
     pub(crate) fn open_token(&self, token: &str, binding: &[u8]) -> Result<Vec<u8>, OpenError> {
         if token.len() > MAX_TOKEN {
             return Err(OpenError::TooLong);
@@ -27,17 +28,19 @@ impl SealConfig {
         Ok(self.decrypt(&bytes, binding)?.split_off(TIMES))
     }
 
-    /// Returns the view key of the active encryption key: a secret that only the HTML of a form contains.
+    /// Returns the view key that is derived from the active encryption key. The view key is a secret that only the
+    /// HTML of the form contains.
     pub(crate) fn view_key(&self, audience: &str) -> String {
         self.keys.view_key(audience)
     }
 
-    /// Returns the call key of the active encryption key: a secret for the names of calls in the store.
+    /// Returns the call key that is derived from the active encryption key. The call key is a secret for the names of
+    /// calls in the store.
     pub(crate) fn call_key(&self, audience: &str) -> String {
         self.keys.call_key(audience)
     }
 
-    /// Returns whether `given` is the view key of any key of the ring.
+    /// Returns whether `given` is the view key that is derived from any key of the key ring.
     pub(crate) fn is_view_key(&self, given: &str, audience: &str) -> bool {
         self.keys.is_view_key(given, audience)
     }

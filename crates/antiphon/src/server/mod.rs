@@ -26,7 +26,7 @@ use crate::{
     tool::{ToolCall, ToolResult},
 };
 
-/// Without the feature `http`, the server has no HTTP sessions and no web page.
+/// Replacements for the HTTP module, if the feature `http` is off: the server has no HTTP sessions and no web page.
 #[cfg(not(feature = "http"))]
 mod http {
     use std::sync::Arc;
@@ -55,7 +55,7 @@ mod http {
 
 /// An MCP server with tools, prompts and resources.
 ///
-/// A clone is a handle to the same server. You can serve one server over several transports at the same time.
+/// Each clone is a handle to the same server. You can serve one server over several transports at the same time.
 ///
 /// ```
 /// use antiphon::prelude::*;
@@ -75,16 +75,16 @@ pub struct Server {
 
 /// State that the transports of a server share.
 pub(crate) struct Shared {
-    /// State that answers requests.
+    /// The service that answers requests.
     pub(crate) service: Arc<Service>,
     pub(crate) replicas: Option<Arc<replicas::Replicas>>,
     pub(crate) drain: Drain,
-    /// How long requests in flight can finish at shutdown.
+    /// How long requests in flight can continue after the start of a shutdown.
     drain_limit: Duration,
 }
 
 impl Shared {
-    /// Starts the background work.
+    /// Starts the background work of the server.
     fn begin(&self) {
         if let Some(replicas) = &self.replicas {
             replicas.begin();
@@ -101,32 +101,32 @@ impl Server {
         ServerBuilder::new(name.into(), version.into())
     }
 
-    /// Returns a handle that notifies clients of changed lists of tools, prompts and resources, and of changed
+    /// Returns a handle that notifies clients of changes: changed lists of tools, prompts and resources, and changed
     /// resources.
     pub fn changes(&self) -> &Changes {
         &self.shared.service.runtime.changes
     }
 
-    /// Notifies the client that the user has finished on the web page of a URL elicitation. Call this method when the
-    /// user has finished, for example in the handler of an OAuth callback or of a payment page.
+    /// Notifies the client that the user has finished on the web page of a URL elicitation. Call this method, for
+    /// example, in the handler of an OAuth callback or of a payment page.
     ///
     /// `id` is the elicitation ID: [`ElicitUrl::id`](crate::elicitation::ElicitUrl::id), or the ID that you passed to
     /// [`UrlElicitation::new`](crate::elicitation::UrlElicitation::new). The server sends
-    /// `notifications/elicitation/complete` to the MCP 2025-11-25 session that received this elicitation. The session
-    /// can have received the elicitation during a call, in a `-32042` error or for a task. With a
+    /// `notifications/elicitation/complete` to the MCP 2025-11-25 session that received this elicitation. This can be
+    /// an elicitation during a call, in a `-32042` error, or in a task. If the server has a
     /// [backend](crate::ServerBuilder::with_backend), you can call this method on any replica. If no session received
-    /// the ID, or if the session has ended, the server ignores the ID.
+    /// this ID, or if the session has ended, the server ignores the call.
     ///
-    /// A session stores its 64 most recent elicitation IDs of up to 1,024 bytes each. MCP 2026-07-28 has no such
-    /// notification, so MCP 2026-07-28 clients receive nothing. For these clients, the tool itself must check whether
-    /// the user has finished on the web page.
+    /// For each session, the server stores the 64 most recent elicitation IDs, of up to 1,024 bytes each. MCP
+    /// 2026-07-28 has no such notification, so MCP 2026-07-28 clients receive nothing. For these clients, the tool
+    /// itself must check whether the user has finished on the web page.
     ///
     /// # Examples
     ///
     /// ```
     /// # use antiphon::Server;
     /// async fn callback(server: Server, elicitation: String) {
-    ///     // Store the token first: the client calls the tool again when it receives the notification.
+    ///     // Store the token first, because the client calls the tool again after the notification.
     ///     server.elicitation_complete(elicitation);
     /// }
     /// ```
@@ -134,18 +134,20 @@ impl Server {
         self.shared.service.runtime.changes.elicitation_complete(id);
     }
 
-    /// Runs a tool in this process, without a client. Use this method if your program itself must call a tool.
+    /// Runs a tool in this process, without a client. Use this method if your own program must call a tool.
     ///
-    /// Sampling uses the server's model, if the server has one. All other questions of the tool fail.
+    /// If the tool asks a model, the server's model answers, if the server has one. All other questions of the tool
+    /// fail.
     ///
-    /// If the tool fails, the result contains the error, as a model would receive it.
+    /// If the tool fails, the result contains the error text that a model would receive.
     pub async fn call_tool(&self, call: ToolCall) -> ToolResult {
         crate::mcp::local::execute(&self.shared.service, call).await
     }
 
     /// Serves one client over a byte stream, such as a socket or a pipe. Returns when the client disconnects.
     ///
-    /// If the server serves several streams, the unauthenticated callers of two streams are different users.
+    /// If the server serves several streams, the server treats the unauthenticated callers of two streams as different
+    /// users.
     ///
     /// # Errors
     ///
@@ -160,10 +162,10 @@ impl Server {
     /// Serves one client over a transport of the SDK. Use this method for a transport that is neither a byte stream nor
     /// HTTP. Returns when the client disconnects.
     ///
-    /// The SDK drops the task fields of MCP 2025-11-25 messages when it parses them. To support the tasks of MCP
-    /// 2025-11-25, a transport must rewrite messages before the SDK parses them. The transports of the crate
-    /// `antiphon-transport` rewrite messages if you set `with_tasks(true)`. Without the rewriting, the server treats a
-    /// call that requests a task as a normal call.
+    /// The SDK drops the task fields of MCP 2025-11-25 messages when it parses these messages. To support the tasks of
+    /// MCP 2025-11-25, a transport must rewrite messages before the SDK parses them. The transports in the crate
+    /// `antiphon-transport` do this if you set `with_tasks(true)`. Otherwise, the server treats a call that requests a
+    /// task as a normal call.
     ///
     /// # Errors
     ///
@@ -176,7 +178,8 @@ impl Server {
         self.serve_connection::<T, E, A>(transport, Connection::one_of_many()).await
     }
 
-    /// Serves one client over a transport. `connection` distinguishes its user from the users of other connections.
+    /// Serves one client over a transport. `connection` distinguishes the user of this connection from the users of
+    /// other connections.
     pub(crate) async fn serve_connection<T, E, A>(
         &self,
         transport: T,
@@ -208,8 +211,8 @@ impl Server {
         }
     }
 
-    /// Returns a handle with which operators list, inspect, retry, cancel and purge the runs of all callers. Returns
-    /// `None` if the server has no tasks.
+    /// Returns a handle for operators. With this handle, operators can list, inspect, retry, cancel and purge the runs
+    /// of all callers. Returns `None` if the server has no tasks.
     ///
     /// ```
     /// # async fn example(server: &antiphon::Server) -> antiphon::Result<()> {
@@ -228,7 +231,7 @@ impl Server {
     }
 
     /// Runs the tasks of this server without serving clients, until `shutdown` completes. Then the server shuts down
-    /// gracefully, as [`drain`](Self::drain) does.
+    /// gracefully, as with [`drain`](Self::drain).
     ///
     /// A server that serves clients also runs tasks, unless
     /// [`TaskConfig::with_workers`](crate::task::TaskConfig::with_workers) is 0.
@@ -249,23 +252,23 @@ impl Server {
 
     /// Begins a graceful shutdown and returns immediately. Afterwards, you cannot serve this server again.
     ///
-    /// During the shutdown, the server rejects new sessions and requests, and ends streams that have no request in
-    /// flight. The server starts no more legs of tasks (executions of tool functions). Requests in flight can finish
-    /// within the time of [`with_drain`](ServerBuilder::with_drain). After that time, the server answers unfinished
-    /// requests with an error and closes its sessions and connections. [`drain`](Self::drain) waits until the shutdown
-    /// is complete.
+    /// During the shutdown, the server rejects new sessions and requests, and closes streams that have no request in
+    /// flight. Workers start no further executions of task functions. Requests in flight can continue for the duration
+    /// of [`with_drain`](ServerBuilder::with_drain). After that time, the server answers unfinished requests with an
+    /// error, and closes its sessions and connections. To wait until the shutdown is complete, use
+    /// [`drain`](Self::drain).
     pub fn shut_down(&self) {
         self.shared.drain.begin(self.shared.drain_limit);
     }
 
-    /// Shuts down gracefully, and returns when the server has stopped. When this method returns, the requests in flight
-    /// are answered and connections are closed. The legs of tasks (executions of tool functions) have finished, or are
-    /// queued again for another replica.
+    /// Shuts down gracefully, and returns when the server has stopped. At that time, all requests in flight are
+    /// answered and all connections are closed. Each execution of a task function has finished, or is queued again for
+    /// another replica.
     ///
-    /// [`serve_listener`](Self::serve_listener), [`serve_router`](Self::serve_router),
-    /// [`serve_http`](Self::serve_http) and [`run_workers`](Self::run_workers) drain automatically. Call
-    /// `drain` at the end of a program that serves in another way. A process that exits earlier loses the
-    /// requests in flight.
+    /// If you serve with [`serve_listener`](Self::serve_listener), [`serve_router`](Self::serve_router),
+    /// [`serve_http`](Self::serve_http) or [`run_workers`](Self::run_workers), the server drains automatically. If
+    /// your program serves in another way, call `drain` at the end of the program. If the process exits before the
+    /// drain is complete, requests in flight are lost.
     ///
     /// ```no_run
     /// # async fn example(server: antiphon::Server) -> std::io::Result<()> {
@@ -286,7 +289,7 @@ impl Server {
         self.drained().await;
     }
 
-    /// Waits for the end of the shutdown that [`shut_down`](Self::shut_down) began.
+    /// Waits until the shutdown is complete that [`shut_down`](Self::shut_down) began.
     async fn drained(&self) {
         let legs = async {
             if let Some(tasks) = &self.shared.service.tasks {
@@ -312,7 +315,7 @@ impl fmt::Debug for Server {
     }
 }
 
-/// The error that ended the serving of a client or of an address.
+/// An error because of which the server stopped serving a client or an address.
 #[derive(Debug)]
 pub struct ServeError {
     what: &'static str,

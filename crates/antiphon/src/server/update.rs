@@ -1,4 +1,4 @@
-//! Changes of the tools, prompts and resources of a running server.
+//! Changes to the tools, prompts and resources of a running server.
 
 use std::fmt;
 
@@ -15,26 +15,26 @@ use crate::{
 };
 
 impl Server {
-    /// Changes the tools, prompts and resources of the running server, and notifies clients of the lists that have
-    /// changed. Either all changes take effect at the same time, or none of them.
+    /// Changes the tools, prompts and resources of the running server. Then the server notifies clients of the lists
+    /// that have changed. All changes take effect at the same time, or none of them takes effect.
     ///
-    /// The update applies to this process. If you run several replicas, update each of them. With a
-    /// [backend](ServerBuilder::with_backend), the clients of all replicas are notified of each update.
+    /// The update changes only the server in this process. If you run several replicas, update each replica. If the
+    /// server has a [backend](ServerBuilder::with_backend), the clients of all replicas are notified of each update.
     ///
-    /// A call that runs keeps the function with which it started, until it ends or is suspended. If a client resumes a
-    /// call whose tool was removed, the server returns an error. A task whose tool was removed waits until a replica has
-    /// the tool again, for the time of
-    /// [`TaskConfig::with_tool_wait`](crate::task::TaskConfig::with_tool_wait).
+    /// A running call keeps its function until the call ends or is suspended. If a client resumes a call whose tool
+    /// was removed, the server returns an error. A task whose tool was removed waits until a replica has the tool
+    /// again, for at most the duration of [`TaskConfig::with_tool_wait`](crate::task::TaskConfig::with_tool_wait).
     ///
-    /// A server declares prompts and resources only if it has some. A client that connected earlier can ignore the
-    /// first prompt or the first resource until it connects again.
+    /// A server declares the prompts capability or the resources capability only if it has a prompt or a resource. If
+    /// you add the first prompt or the first resource to a running server, clients that are already connected can
+    /// ignore this item until they connect again.
     ///
-    /// Do not call `update` from within `change`: the inner call would wait forever.
+    /// Do not call `update` inside `change`, because the inner call would wait forever.
     ///
     /// # Errors
     ///
-    /// Returns a [`BuildError`] with all problems, for example a name that is already used, or a state that the server
-    /// lacks. The server then stays as it is.
+    /// Returns a [`BuildError`] with all problems, for example a name that is already used, or a missing state. In
+    /// this case, the server does not change.
     ///
     /// # Examples
     ///
@@ -70,7 +70,8 @@ impl Server {
         Ok(done)
     }
 
-    /// Returns what the server lacks for the items of `registry`.
+    /// Returns the problems of the items in `registry`: the states, the backend or the viewer that these items need
+    /// and the server does not have.
     fn problems(&self, registry: &Registry) -> Vec<String> {
         let runtime = &self.shared.service.runtime;
         let mut problems = registry.missing_states(|state| runtime.states.contains_key(&state.id));
@@ -84,13 +85,13 @@ impl Server {
         problems
     }
 
-    /// Adds a tool while the server runs, and notifies clients that the list of tools has changed. See
-    /// [`update`](Self::update) for several changes, and for prompts and resources.
+    /// Adds a tool while the server runs, and notifies clients that the list of tools has changed. To make several
+    /// changes, or to change prompts and resources, use [`update`](Self::update).
     ///
     /// # Errors
     ///
-    /// Returns a [`BuildError`] if the tool is invalid, if its name is already used, or if the server lacks a state
-    /// that the tool takes.
+    /// Returns a [`BuildError`] if the tool is invalid, if its name is already used, or if the tool takes a state that
+    /// the server does not have.
     pub fn add_tool(&self, tool: Tool) -> Result<(), BuildError> {
         self.update(|items| items.add_tool(tool))
     }
@@ -98,12 +99,12 @@ impl Server {
     /// Removes a tool while the server runs, and notifies clients that the list of tools has changed. Returns whether
     /// the tool existed.
     pub fn remove_tool(&self, name: &str) -> bool {
-        // Fewer items need nothing that the server lacks.
+        // Removing items cannot cause problems, because the remaining items need nothing new.
         self.update(|items| items.remove_tool(name)).unwrap_or(false)
     }
 }
 
-/// The tools, prompts and resources of a running server, in [`Server::update`].
+/// The tools, prompts and resources of a running server, which [`Server::update`] can change.
 pub struct Items<'a> {
     registry: &'a mut Registry,
     problems: Vec<String>,
@@ -137,7 +138,8 @@ impl Items<'_> {
     }
 
     /// Mounts another server, as [`ServerBuilder::mount`] does. A server that is mounted in a running server cannot
-    /// have [instructions](ServerBuilder::with_instructions), because clients read them only when they connect.
+    /// have [instructions](ServerBuilder::with_instructions), because clients read instructions only when they
+    /// connect.
     pub fn mount(&mut self, prefix: impl Into<String>, server: ServerBuilder) {
         let prefix = prefix.into();
         let Some(Mounted { registry, mount, instructions }) = server.into_mounted(prefix, &mut self.problems)
@@ -181,29 +183,30 @@ impl Items<'_> {
         removed
     }
 
-    /// Removes all items of the server that is mounted under `prefix`. Returns whether there were any.
+    /// Removes all items of the server that is mounted under `prefix`. Returns whether the mounted server had any
+    /// items.
     pub fn unmount(&mut self, prefix: &str) -> bool {
         let lists = self.registry.unmount(prefix);
         self.lists |= lists;
         lists != ItemLists::default()
     }
 
-    /// Returns the names of the tools, in order.
+    /// Returns the names of the tools, in the order in which they were added.
     pub fn tools(&self) -> impl Iterator<Item = &str> {
         self.registry.tools().iter().map(|tool| tool.name())
     }
 
-    /// Returns the names of the prompts, in order.
+    /// Returns the names of the prompts, in the order in which they were added.
     pub fn prompts(&self) -> impl Iterator<Item = &str> {
         self.registry.prompts().iter().map(|prompt| prompt.definition.name.as_str())
     }
 
-    /// Returns the URIs of the resources, in order.
+    /// Returns the URIs of the resources, in the order in which they were added.
     pub fn resources(&self) -> impl Iterator<Item = &str> {
         self.registry.resources().iter().map(|resource| resource.definition.uri.as_str())
     }
 
-    /// Returns the URI templates of the resource templates, in order.
+    /// Returns the URI templates of the resource templates, in the order in which they were added.
     pub fn resource_templates(&self) -> impl Iterator<Item = &str> {
         self.registry.templates().iter().map(|template| template.definition.uri_template.as_str())
     }

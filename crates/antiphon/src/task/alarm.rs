@@ -1,11 +1,11 @@
-//! Finds runs that are due but have no worker, without a client request.
+//! Finds runs that are due but have no worker. This does not need a request from a client.
 //!
-//! Every run that has not ended has an alarm: a record `due/<audience>/<owner>/<task>`. It expires shortly
-//! after the run's next job is due. The store returns expired records by an index, so nothing is scanned. The
-//! replica that claims an alarm checks the run. It queues a lost job again, ends a run that has waited for
-//! too long, and sets the next alarm.
+//! Every run that has not ended has an alarm. An alarm is a record `due/<audience>/<owner>/<task>`, which expires
+//! shortly after the run's next job is due. The store finds expired records with an index, so it does not scan all
+//! records. The replica that claims an alarm checks the run. If the run's job is lost, the replica queues the job
+//! again. If the run has waited for too long, the replica ends the run. Then it sets the next alarm.
 //!
-//! An audit reads all records once a day, slowly. It sets missing and late alarms, and encrypts records with
+//! Once a day, an audit slowly reads all records. The audit sets missing and late alarms, and encrypts records with
 //! the active key.
 
 use std::{
@@ -29,29 +29,30 @@ use crate::{
     telemetry::Outcome,
 };
 
-/// How long a replica can take to handle an alarm before another replica can claim it.
+/// The maximum time for which a replica handles an alarm, before another replica can claim it.
 const LEASE: Duration = Duration::from_secs(30);
 
-/// How many alarms are claimed at once.
+/// The number of alarms that are claimed together.
 const BATCH: usize = 128;
-/// How many alarms are handled concurrently. The number is low, so that workers can use most connections of a
-/// pool.
+/// The number of alarms that are handled concurrently. It is low, so that workers can use most connections of a
+/// connection pool.
 const BESIDE: usize = 4;
 
-/// The longest interval between the alarms of a run that waits for a worker, in repair intervals.
+/// The maximum interval between the alarms of a run that waits for a worker, as a multiple of the repair interval.
 const LONGEST_WAIT: u32 = 2;
 
-/// How many records the audit reads at once. On NATS, one page of a listing costs as much as listing all
-/// records, so pages are large.
+/// The number of records that the audit reads at once. Pages are large because on NATS, one page costs as much as
+/// listing all records.
 const PAGE: usize = 256;
-/// How long the audit waits between two pages.
+/// The pause of the audit between two pages.
 const REST: Duration = Duration::from_millis(400);
 
-/// How long an audit counts as in progress without a heartbeat: the audit interval, within these limits. A process that
-/// was killed delays the next audit by this time. A page of records must take less.
+/// The time without a heartbeat after which an audit no longer counts as in progress. It is the audit interval, within
+/// these limits. If the process of an audit was killed, the next audit is delayed by this time. Reading a page of
+/// records must take less than this time.
 const AUDIT_LEASE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(300));
 
-/// The longest interval between the checks of a run that waits for users, in milliseconds.
+/// The maximum interval between the checks of a run that waits for users, in milliseconds.
 const DAILY: u64 = 24 * 3600 * 1000;
 
 impl Tasks {
@@ -59,22 +60,21 @@ impl Tasks {
         Some(format!("due/{}/{}", self.audience, key.strip_prefix(RECORDS)?))
     }
 
-    /// Sets the alarm of a new run, before the run is written. If the run is then not written, the alarm has
-    /// no effect.
+    /// Sets the alarm of a new run, before the run is stored. If the run is then not stored, the alarm has no effect.
     pub(super) async fn set_alarm(&self, key: &str, due: u64) {
         let Some(alarm) = self.alarm_key(key) else { return };
         let ttl = self.alarm_ttl(due);
         match self.backend.store.create(&alarm, Bytes::new(), Some(ttl)).await {
             Ok(_) | Err(StoreError::Conflict { .. }) => {}
-            // The audit sets the alarm later.
+            // If this fails, the audit sets the alarm later.
             Err(error) => {
                 tracing::warn!(%error, key, "the alarm of a run could not be stored; the next audit stores it");
             }
         }
     }
 
-    /// Sets the alarm of a run to now, because a run that waited for users is about to continue. Callers
-    /// choose the key, so no alarm is created if the run does not exist.
+    /// Sets the alarm of a run to the current time, because a run that waited for users is about to continue. Callers
+    /// choose `key`, so the method creates no alarm if the run does not exist.
     pub(super) async fn set_alarm_to_now(&self, key: &str) {
         let Some(alarm) = self.alarm_key(key) else { return };
         let ttl = self.alarm_ttl(now_millis());
@@ -87,7 +87,7 @@ impl Tasks {
             }
         };
         match set.await {
-            // Another process has just set it.
+            // A conflict means that another process has just set the alarm.
             Ok(()) | Err(StoreError::Conflict { .. }) => {}
             Err(error) => tracing::warn!(%error, key, "the alarm of a run could not be stored"),
         }
@@ -137,13 +137,14 @@ impl Tasks {
         }
     }
 
-    /// Repairs one run, and sets its next alarm.
+    /// Repairs one run, and sets the next alarm of this run.
     async fn handle_alarm(&self, alarm: Record) {
         let Some(name) = alarm.key.splitn(3, '/').nth(2) else { return };
         let key = format!("{RECORDS}{name}");
         let next = match self.repair(&key).await {
             Ok(next) => next,
-            // After the lease expires, a replica that can read the run may claim the alarm.
+            // This replica cannot read the run. After the lease expires, a replica that can read the run may claim the
+            // alarm.
             Err(Unloaded::Unreadable(_)) => return,
             Err(Unloaded::Failed(error)) => {
                 tracing::warn!(%error, key, "an overdue run could not be repaired");
@@ -164,8 +165,8 @@ impl Tasks {
         }
     }
 
-    /// Queues a job for a run that cannot continue without one. Returns the time of the next alarm, or `None`
-    /// if the run has ended.
+    /// Queues a job for a run that cannot continue without a new job. Returns the time of the next alarm, or `None` if
+    /// the run has ended.
     async fn repair(&self, key: &str) -> Result<Option<u64>, Unloaded> {
         let Some((record, _)) = self.try_load(key).await? else { return Ok(None) };
         if record.status.is_final() && !record.cleaning {
@@ -177,14 +178,14 @@ impl Tasks {
             return Ok(None);
         }
         if record.job.is_none() && record.held.is_none() && record.asks.is_empty() {
-            // Nothing would continue this run. This state is unexpected, so `revive` logs it.
+            // Without a new job, this run would never continue. This state is unexpected, so `revive` logs it.
             self.revive(key).await.map_err(Unloaded::Failed)?;
             return Ok(Some(now));
         }
         let was_lost = self.heal(key, &record).await;
         Ok(Some(match record.due() {
-            // The longer a run waits for a worker, the rarer its alarms. Many waiting runs must not overload
-            // the store.
+            // The longer a run waits for a worker, the longer the interval between its alarms. So many waiting runs do
+            // not overload the store.
             Some(due) if due < now && !was_lost => {
                 now + (now - due).min(millis(LONGEST_WAIT * self.config.repair_interval))
             }
@@ -196,8 +197,8 @@ impl Tasks {
         }))
     }
 
-    /// Returns whether a run has waited for users for longer than `TaskConfig::with_max_wait`. A run that has
-    /// a job does not wait for users.
+    /// Returns whether a run has waited for users for longer than `TaskConfig::with_max_wait`. If a run has a job, it
+    /// does not wait for users.
     fn has_waited_too_long(&self, record: &TaskRecord, now: u64) -> bool {
         let Some(limit) = self.config.max_wait else { return false };
         record.job.is_none()
@@ -205,7 +206,7 @@ impl Tasks {
             && record.waits_since().saturating_add(millis(limit)) < now
     }
 
-    /// Ends a run whose questions were not answered in time.
+    /// Ends a run if its questions were not answered in time.
     async fn expire(&self, key: &str) -> Result<()> {
         let message = "the task waited for longer than the server lets one wait, and was ended";
         let ended = self
@@ -244,7 +245,7 @@ impl Tasks {
         Ok(())
     }
 
-    /// Queues a job for a run that has none and waits for nothing.
+    /// Queues a job for a run that has no job and does not wait for answers.
     async fn revive(&self, key: &str) -> Result<()> {
         let revived = self
             .change(key, |record| {
@@ -268,7 +269,7 @@ impl Tasks {
         Ok(())
     }
 
-    /// Reads all records periodically. One replica does this for all.
+    /// Periodically reads all records. Only one replica runs the audit at a time.
     pub(super) async fn audit(tasks: Weak<Self>) {
         loop {
             let Some(this) = tasks.upgrade() else { return };
@@ -284,8 +285,8 @@ impl Tasks {
             }
             let name = format!("audit/{}", this.audience);
             let store = Arc::clone(&this.backend.store);
-            // The replica that creates this record runs the audit. The record expires when the next audit is
-            // due, or when its holder has stopped.
+            // The replica that creates this record runs the audit. The record expires when the next audit is due, or
+            // when the replica has stopped.
             let lease = interval.clamp(AUDIT_LEASE.0, AUDIT_LEASE.1);
             let Ok(mut held) = store.create(&name, Bytes::new(), Some(lease)).await else { continue };
             let audit = async {
@@ -315,7 +316,7 @@ impl Tasks {
                 () = audit => false,
             };
             if is_stopped {
-                // Another replica can start the audit at once.
+                // The record is deleted, so that another replica can start the audit immediately.
                 let _ = store.delete(&name, held).await;
                 return;
             }
@@ -329,24 +330,24 @@ impl Tasks {
             let ours = record.audience == self.audience;
             if ours && (!record.status.is_final() || record.cleaning) {
                 self.set_alarm(&key, record.due().unwrap_or_default()).await;
-                // A worker may have changed the run since the page was read.
+                // A worker may have changed the run after the page was read, so the record is read again.
                 let is_overdue = record.due().is_some_and(|due| Self::is_overdue(due, now_millis()));
                 if is_overdue
                     && let Ok(Some((record, _))) = self.load(&key).await
                     && self.heal(&key, &record).await
                 {
-                    // The alarm was set too late.
+                    // The old alarm was too late, so it is set to the current time.
                     self.set_alarm_to_now(&key).await;
                 }
             }
-            // An earlier version ended this run without setting its TTL.
+            // An earlier version of Antiphon ended this run without setting a TTL.
             let is_over = record.status.is_final() && !record.cleaning;
             let lacks_life = record.audience.is_empty() && is_over && record.ttl.is_none();
             if lacks_life {
                 record.retention = record.retention.or(self.config.ttl.map(millis));
             }
             if (record.stale || lacks_life) && (ours || record.audience.is_empty()) {
-                // If another process writes the record first, it uses its active key.
+                // If another process writes the record first, that process encrypts it with its active key.
                 if let Err(error) = self.write(&key, &mut record, revision).await {
                     tracing::warn!(%error, key, "a task record could not be rewritten");
                 }
@@ -355,7 +356,7 @@ impl Tasks {
         Ok(next)
     }
 
-    /// Sets the audience of a record that has none.
+    /// Sets the audience of a record that has no audience.
     pub(super) fn sign(&self, record: &mut TaskRecord) {
         if record.audience.is_empty() {
             record.audience.clone_from(&self.audience);

@@ -1,4 +1,4 @@
-//! Operations of a task's owner: answer and cancel.
+//! The operations of a task's owner: to answer questions and to cancel the task.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -17,11 +17,11 @@ use crate::{
 #[derive(Debug)]
 pub(crate) enum Cancelled {
     Now(TaskView),
-    /// The task had already ended.
+    /// The task had already ended before the cancellation.
     Before(TaskView),
 }
 
-/// The open questions of a task, with the arguments of its call.
+/// The open questions of a task, with the arguments and the principal of its call.
 #[derive(Debug)]
 pub(crate) struct OpenQuestions {
     pub(crate) view: TaskView,
@@ -29,21 +29,22 @@ pub(crate) struct OpenQuestions {
     pub(crate) principal: Option<String>,
 }
 
-/// The outcome of answers that arrived through a channel.
+/// The result of delivering answers to a task.
 #[derive(Debug)]
 pub(crate) enum Delivered {
     Taken(TaskView),
-    /// The same answers were taken before.
+    /// The same answers were already stored.
     Repeated(TaskView),
-    /// Other answers were taken before, or the question is no longer open.
+    /// Other answers were already stored, or a question is already closed.
     Used,
 }
 
-/// How many digests of answers a record keeps. A form that sends its answer again does so soon.
+/// The maximum number of answer digests in a record. With these digests, the server recognizes that a form has sent
+/// the same answer again. Repeated answers arrive soon after the first, so old digests can be removed.
 const TAKEN: usize = 64;
 
 impl Tasks {
-    /// Returns the open questions of a task. Returns `None` if this owner has no such task.
+    /// Returns the open questions of a task. Returns `None` if the owner has no such task.
     pub(crate) async fn questions(
         self: &Arc<Self>,
         owner: &Owner,
@@ -57,8 +58,8 @@ impl Tasks {
         Ok(Some(OpenQuestions { view, arguments: record.arguments, principal: record.principal }))
     }
 
-    /// Stores answers that arrived through a channel. Each question takes one answer: the first. Returns `None` if the
-    /// task does not exist.
+    /// Stores answers that arrived through a channel. For each question, only the first answer is accepted. Returns
+    /// `None` if the task does not exist.
     pub(crate) async fn deliver(
         self: &Arc<Self>,
         owner: &Owner,
@@ -108,7 +109,7 @@ impl Tasks {
         Ok(Some(Delivered::Taken(record.view(revision.0))))
     }
 
-    /// Records that clients do not show the questions of a task. Does nothing if there is no other channel.
+    /// Records that the client does not show the questions of a task. Does nothing if the task has no other channel.
     pub(crate) async fn leave_client(&self, owner: &Owner, id: &str) -> Result<()> {
         let Some(key) = Self::key(owner, id) else { return Ok(()) };
         let left = self.change(&key, |record| {
@@ -122,8 +123,8 @@ impl Tasks {
         left.await.map(drop)
     }
 
-    /// Adds answers to a task. Ignores the keys of questions that are not open. Returns `None` if the task
-    /// does not exist.
+    /// Adds answers to a task. If a question is not open, its answer is ignored. Returns `None` if the task does not
+    /// exist.
     pub(crate) async fn answer(
         self: &Arc<Self>,
         owner: &Owner,
@@ -132,8 +133,8 @@ impl Tasks {
     ) -> Result<Option<TaskView>> {
         self.begin();
         let Some(key) = Self::key(owner, id) else { return Ok(None) };
-        // Set the alarm before the answer is stored. If this process then dies, another replica finds that
-        // the run is due.
+        // The alarm is set before the answer is stored. If this process dies after storing the answer, another replica
+        // finds that the run is due.
         self.set_alarm_to_now(&key).await;
         let changed = self
             .change(&key, |record| {
@@ -141,7 +142,8 @@ impl Tasks {
                 if !take(record, answers, Channel::Client) {
                     return Change::Leave(None);
                 }
-                // A running leg checks for answers before it suspends.
+                // If a leg is running, no new job is needed, because the leg checks for answers before it is
+                // suspended.
                 let awake = record.is_awake(now);
                 Change::Write((!awake).then(|| record.next_job(now)))
             })
@@ -160,8 +162,8 @@ impl Tasks {
         Ok(Some(record.view(revision.0)))
     }
 
-    /// Cancels a task. Its status changes at once. A running leg receives the cancellation at its next
-    /// question or timer, and can then clean up.
+    /// Cancels a task. The status of the task changes immediately. A running leg receives the cancellation at its next
+    /// question or timer. The tool can then clean up.
     pub(crate) async fn cancel(self: &Arc<Self>, owner: &Owner, id: &str) -> Result<Option<Cancelled>> {
         self.begin();
         let Some(key) = Self::key(owner, id) else { return Ok(None) };
@@ -200,7 +202,7 @@ impl Tasks {
     }
 }
 
-/// Stores the answers to open questions. Returns whether the record changed.
+/// Stores the answers to open questions in the record. Returns whether the record changed.
 fn take(record: &mut TaskRecord, answers: &BTreeMap<String, Value>, channel: Channel) -> bool {
     if record.status.is_final() {
         return false;
@@ -215,8 +217,8 @@ fn take(record: &mut TaskRecord, answers: &BTreeMap<String, Value>, channel: Cha
             record.answers.insert(asked.key, answer);
             taken.push(wire.clone());
         } else {
-            // This wire key has been answered and cannot be used again. The question stays open under a new
-            // one.
+            // The wire key of this question has been used and cannot be used again. The question stays open under a
+            // new wire key.
             record.ask(&asked.key, asked.request);
             misfits = true;
         }

@@ -1,4 +1,4 @@
-//! The questions of tasks that clients of this process are answering.
+//! The questions of tasks that clients of this process are currently asked.
 
 use std::{
     collections::HashMap,
@@ -9,11 +9,11 @@ use tokio::sync::{Notify, futures::Notified};
 
 use super::Tasks;
 
-/// The open questions at clients of this process, by task and key.
+/// The questions that are currently sent to clients of this process, by task and by question key.
 ///
-/// Every request that waits for a task's result asks the task's questions. Several requests can wait for the
-/// same task, but only one of them shows a form. If another request also wants to ask, it notifies the first
-/// one, which must then check that its client still responds.
+/// Every request that waits for a task's result can send the task's questions. Several requests can wait for the same
+/// task, but only one of them shows a form. If another request wants to send the same question, it notifies the first
+/// request. The first request must then check whether its client still responds.
 #[derive(Debug, Default)]
 pub(crate) struct Asking {
     claimed: Mutex<HashMap<(String, String), Arc<Notify>>>,
@@ -25,13 +25,13 @@ impl Asking {
         self.claimed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Completes when a claim is released after this call.
+    /// Completes when a claim is released. Only claims that are released after this call count.
     pub(crate) fn released(&self) -> Notified<'_> {
         self.released.notified()
     }
 }
 
-/// The right to ask a question, until it is dropped.
+/// The exclusive right to send a question. Dropping this value releases the right.
 #[derive(Debug)]
 pub(crate) struct Claim {
     tasks: Arc<Tasks>,
@@ -39,8 +39,8 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
-    /// Claims a question. Returns `None` if another request is asking it, and notifies that request through
-    /// its `wanted`.
+    /// Claims a question. Returns `None` if another request has already claimed the question. In that case, this
+    /// function notifies the other request through its `wanted`.
     pub(crate) fn of(tasks: &Arc<Tasks>, task: &str, key: &str, wanted: &Arc<Notify>) -> Option<Self> {
         let question = (task.to_owned(), key.to_owned());
         let mut claimed = tasks.asking.claimed();

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use crate::tool::RetryPolicy;
 
-/// The configuration of tasks: how a server stores tasks and runs them.
+/// The configuration of tasks.
 ///
 /// ```
 /// use std::time::Duration;
@@ -66,56 +66,59 @@ impl Default for TaskConfig {
 }
 
 impl TaskConfig {
-    /// Sets how long the server keeps a task and its result after the run has ended, if the client requests no TTL.
-    /// Default: 24 hours.
+    /// Sets how long the server stores a task and its result after the run has ended. This value applies if the client
+    /// does not request a TTL. Default: 24 hours.
     ///
-    /// A run that has not ended does not expire. For the limit on its waiting time, see
-    /// [`with_max_wait`](Self::with_max_wait). With `None`, the server keeps tasks until you purge them.
+    /// A run that has not ended does not expire. To limit its waiting time, use
+    /// [`with_max_wait`](Self::with_max_wait). `None` means that the server stores tasks until you purge them.
     #[must_use]
     pub fn with_ttl(mut self, ttl: impl Into<Option<Duration>>) -> Self {
         self.ttl = ttl.into();
         self
     }
 
-    /// Sets the longest TTL that a client can request for a task. See [`with_ttl`](Self::with_ttl). Default: 7 days.
+    /// Sets the longest TTL that a client can request. See [`with_ttl`](Self::with_ttl). Default: 7 days.
     #[must_use]
     pub fn with_max_ttl(mut self, max_ttl: Duration) -> Self {
         self.max_ttl = max_ttl;
         self
     }
 
-    /// Sets how long a run can wait for an answer before it fails. Default: 30 days.
+    /// Sets the maximum time that a run waits for an answer. After that time, the run fails. Default: 30 days.
     ///
-    /// The time in which the run sleeps or waits for a worker does not count. When a run fails for this reason, the
-    /// server adds an event to its timeline, writes a log line, and counts the run in the metric
-    /// `antiphon.runs.expired`. With `None`, runs can wait forever.
+    /// The time in which the run sleeps or waits for a worker does not count. If a run fails for this reason, the
+    /// server adds an event to the timeline of the run and writes a log line. It also counts the run in the metric
+    /// `antiphon.runs.expired`. `None` means that runs can wait forever.
     #[must_use]
     pub fn with_max_wait(mut self, max_wait: impl Into<Option<Duration>>) -> Self {
         self.max_wait = max_wait.into();
         self
     }
 
-    /// Sets how long a run waits if no replica has its tool. After that time, the run is marked as dead and needs an
-    /// operator. Default: 24 hours.
+    /// Sets how long a run waits if no replica has the run's tool. After that time, the server gives up the run, and
+    /// an operator must act. Default: 24 hours.
     #[must_use]
     pub fn with_tool_wait(mut self, tool_wait: Duration) -> Self {
         self.tool_wait = tool_wait;
         self
     }
 
-    /// Sets how soon the replicas find a run whose job was lost or never queued. Default: 10 seconds.
+    /// Sets the interval at which the replicas search for runs whose job was lost or never queued. Default: 10
+    /// seconds.
     ///
-    /// The replicas find such a run within about twice this time, without a client request. A run that waits longer for
-    /// a worker is checked less often, but at least every three intervals.
+    /// The replicas find such a run within about twice this interval. This does not need a request from a client. The
+    /// longer a run waits for a worker, the less often it is checked, but it is checked at least every three
+    /// intervals.
     #[must_use]
     pub fn with_repair_interval(mut self, repair_interval: Duration) -> Self {
         self.repair_interval = repair_interval;
         self
     }
 
-    /// Sets how often one of the replicas reads the records of all tasks (the audit). Default: 24 hours.
+    /// Sets the interval of the audit. In an audit, one of the replicas reads the records of all tasks. Default: 24
+    /// hours.
     ///
-    /// The audit finds runs that would otherwise never continue, and encrypts records again with the active key of the
+    /// The audit finds runs that would otherwise never continue. It also encrypts records with the active key of the
     /// [`KeyRing`](crate::seal::KeyRing).
     #[must_use]
     pub fn with_audit_interval(mut self, audit_interval: Duration) -> Self {
@@ -123,42 +126,42 @@ impl TaskConfig {
         self
     }
 
-    /// Sets how often clients should poll a task. The server recommends this interval to clients. Default: 1 second.
+    /// Sets the interval that the server recommends to clients for polling a task. Default: 1 second.
     #[must_use]
     pub fn with_poll_interval(mut self, poll_interval: Duration) -> Self {
         self.poll_interval = poll_interval;
         self
     }
 
-    /// Sets how many legs of tasks this process runs at the same time. A leg is one execution of the tool's function,
-    /// until it returns or waits. Default: 16.
+    /// Sets the maximum number of tasks that this process executes at the same time. One execution of a tool's
+    /// function lasts until the function returns or waits. Default: 16.
     ///
-    /// With 0, this process only creates tasks, and other replicas run them.
+    /// If the number is 0, this process only creates tasks, and other replicas execute them.
     #[must_use]
     pub fn with_workers(mut self, workers: usize) -> Self {
         self.workers = workers;
         self
     }
 
-    /// Sets how many legs (executions) of the same tool this process runs at the same time. Default: the number of
-    /// workers.
+    /// Sets the maximum number of tasks of one tool that this process executes at the same time. Default: the number
+    /// of workers.
     #[must_use]
     pub fn with_per_tool(mut self, per_tool: usize) -> Self {
         self.per_tool = per_tool;
         self
     }
 
-    /// Sets how many legs (executions of tools) of the same caller this process runs at the same time. Default: the
-    /// number of workers.
+    /// Sets the maximum number of tasks of one caller that this process executes at the same time. Default: the number
+    /// of workers.
     #[must_use]
     pub fn with_per_caller(mut self, per_caller: usize) -> Self {
         self.per_caller = per_caller;
         self
     }
 
-    /// Sets the number of queues. The server distributes runs over the queues by tool and caller. Default: 4.
+    /// Sets the number of queues. The tool and the caller of a run determine its queue. Default: 4.
     ///
-    /// A caller who starts very many runs then delays only the callers in the same queue. All replicas must use the
+    /// If one caller starts very many runs, only the runs in the same queue are delayed. All replicas must have the
     /// same number of queues.
     #[must_use]
     pub fn with_shards(mut self, shards: u32) -> Self {
@@ -166,15 +169,15 @@ impl TaskConfig {
         self
     }
 
-    /// Sets how many legs (executions of tools) can be queued. Beyond this number, the server rejects new tasks. Legs
-    /// that are due later also count. Default: 1,000,000.
+    /// Sets the maximum number of queued jobs. A job is one execution of a tool's function. Jobs that are due later
+    /// also count. If there are more jobs, the server rejects new tasks. Default: 1,000,000.
     #[must_use]
     pub fn with_max_queued(mut self, max_queued: u64) -> Self {
         self.max_queued = max_queued;
         self
     }
 
-    /// Sets the interval at which a worker reports that it is alive (heartbeat). Default: 5 seconds.
+    /// Sets the heartbeat interval. With a heartbeat, a worker reports that it is still alive. Default: 5 seconds.
     ///
     /// The interval must be less than a third of the queue's [lease](antiphon_store::QueueConfig::lease).
     #[must_use]
@@ -183,8 +186,8 @@ impl TaskConfig {
         self
     }
 
-    /// Sets how many workers can die during one leg (execution of the tool) before the run is marked as dead. Default:
-    /// 8.
+    /// Sets how many workers can die during one execution of a tool's function. After that number, the server gives up
+    /// the run, and an operator must act. Default: 8.
     ///
     /// The number must be less than the queue's [maximum number of
     /// attempts](antiphon_store::QueueConfig::max_attempts).
@@ -194,7 +197,7 @@ impl TaskConfig {
         self
     }
 
-    /// Sets how the server retries a run after an error that is not [terminal](crate::Error::terminal). Default: 3
+    /// Sets how the server retries a task after an error that is not [terminal](crate::Error::terminal). Default: 3
     /// attempts.
     #[must_use]
     pub fn with_retry(mut self, retry: RetryPolicy) -> Self {
@@ -202,39 +205,37 @@ impl TaskConfig {
         self
     }
 
-    /// Sets how long the tool of a cancelled task can run steps to clean up. Default: 30 seconds.
+    /// Sets how long the tool can run steps to clean up after the task was cancelled. Default: 30 seconds.
     #[must_use]
     pub fn with_cancel_grace(mut self, cancel_grace: Duration) -> Self {
         self.cancel_grace = cancel_grace;
         self
     }
 
-    /// Sets how long a leg of a task (an execution of its tool) can continue after the server begins to shut down.
-    /// Default: 10 seconds.
+    /// Sets how long an execution of a task can continue after the server has begun to shut down. Default: 10 seconds.
     ///
-    /// After that time, the server stops the leg and returns its job to the queue. Another worker continues the run
-    /// from its last stored step.
+    /// After that time, the server stops the execution and returns its job to the queue. Another worker then continues
+    /// the run from its last stored step.
     #[must_use]
     pub fn with_drain(mut self, drain: Duration) -> Self {
         self.drain = drain;
         self
     }
 
-    /// Sets how long a call can run before the server turns it into a task. Default: 10 seconds. With `None`, calls do
+    /// Sets the duration of a call after which its run becomes a task. Default: 10 seconds. `None` means that calls do
     /// not become tasks because of their duration.
     ///
-    /// The server turns a call into a task only if the tool allows tasks and the client supports tasks.
+    /// A run becomes a task only if the tool allows tasks and the client supports tasks.
     #[must_use]
     pub fn with_promote_after(mut self, promote_after: impl Into<Option<Duration>>) -> Self {
         self.promote_after = promote_after.into();
         self
     }
 
-    /// Sets when a run becomes a task because the client has few rounds left. If fewer rounds than this number are
-    /// left, the run becomes a task at its next question. Default: 1.
+    /// Sets when a run becomes a task because the client has few rounds left. If the number of remaining rounds is
+    /// lower than this number, the run becomes a task at its next question. Default: 1.
     ///
-    /// The server counts the remaining rounds from
-    /// [`Limits::with_max_rounds`](crate::limits::Limits::with_max_rounds).
+    /// [`Limits::with_max_rounds`](crate::limits::Limits::with_max_rounds) sets the total number of rounds.
     #[must_use]
     pub fn with_promote_rounds_left(mut self, promote_rounds_left: u32) -> Self {
         self.promote_rounds_left = promote_rounds_left;
@@ -244,8 +245,9 @@ impl TaskConfig {
     /// Sets whether unauthenticated callers can list tasks. The list contains the tasks of all unauthenticated callers.
     /// Default: no.
     ///
-    /// Allow this list only if all unauthenticated callers trust each other. Over stdio or another stream, a caller can
-    /// always list the tasks if the server has no backend.
+    /// Allow this only if all unauthenticated callers are allowed to see each other's tasks. This setting is not
+    /// needed over stdio or another stream if the server has no backend, because the caller can then always list the
+    /// tasks.
     #[must_use]
     pub fn with_anonymous_list(mut self, anonymous_list: bool) -> Self {
         self.anonymous_list = anonymous_list;
@@ -254,7 +256,7 @@ impl TaskConfig {
 }
 
 impl TaskConfig {
-    /// Returns the problems of the configuration, one line for each.
+    /// Returns descriptions of the configuration problems, one per line.
     pub(crate) fn problems(&self) -> Vec<String> {
         let is_wrong = [
             (self.shards == 0, "`TaskConfig::with_shards` is 0, so tasks would have no queue; set 1 or more"),

@@ -1,12 +1,11 @@
-//! Checks that all replicas can read each other's records.
+//! Checks that all replicas can read the records of all other replicas.
 //!
-//! Each replica registers the fingerprints of its encryption keys as `rings/<audience>/<replica>`, for as
-//! long as it runs. A replica becomes established when its key ring fits the key rings of all established
-//! replicas. Until then, it leases no jobs and creates no tasks.
+//! While a replica runs, it registers the fingerprints of its encryption keys as `rings/<audience>/<replica>`. A
+//! replica becomes established when its key ring is compatible with the key rings of all established replicas. Before
+//! that, it leases no jobs and creates no tasks.
 //!
-//! So a wrong key ring stops only the replica that was started with it. It does not stop the working
-//! replicas, even if they restart. If no replica is established, the replica that started first becomes
-//! established.
+//! So a wrong key ring stops only the replica that was started with this key ring. It does not stop the other
+//! replicas, even if they restart. If no replica is established, the replica that started first becomes established.
 
 use std::{
     collections::BTreeSet,
@@ -21,54 +20,54 @@ use super::{Tasks, store::Unreadable};
 use crate::base::now_millis;
 use antiphon_transport::jitter;
 
-/// How often a replica registers its key ring.
+/// The interval at which a replica registers its key ring.
 const INTERVAL: Duration = Duration::from_secs(5);
-/// How long a registered key ring is valid.
+/// How long a registered key ring stays valid.
 const LIVES: Duration = Duration::from_secs(20);
 
-/// How often an established replica compares its key ring with the others. Listing is expensive on some
-/// backends, and a starting replica compares its ring first.
+/// The interval at which an established replica compares its key ring with the others. It is longer, because listing
+/// is expensive on some backends. A replica that starts later compares its own key ring first.
 const ESTABLISHED_INTERVAL: Duration = Duration::from_secs(60);
 
 /// How long the creation of a task waits for the first comparison.
 const FIRST: Duration = Duration::from_secs(2);
 
-/// How many unreadable runs in a row make this replica pause.
+/// After this many unreadable runs in a row, this replica pauses.
 const IN_A_ROW: usize = 3;
 
-/// The longest pause before the replica tries to read runs again.
+/// The maximum pause before the replica tries to read runs again.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// The reasons why a replica does not work on tasks.
+/// The reasons why a replica does not execute tasks.
 #[derive(Debug, Default)]
 pub(super) struct WorkBlockers {
-    /// Whether the key rings were compared.
+    /// Whether the key rings have been compared at least once.
     compared: bool,
-    /// How the key ring differs from another replica's.
+    /// Why the key ring is not compatible with the key ring of another replica.
     ring: Option<String>,
-    /// The last runs in a row whose key this replica does not have.
+    /// The most recent runs in a row that this replica could not read, because it does not have their encryption key.
     unreadable: BTreeSet<String>,
-    /// How often the replica has paused in a row.
+    /// The number of pauses in a row.
     tries: u32,
     reason: Option<Unreadable>,
-    /// The end of the pause. Until then, no jobs are leased.
+    /// The end of the current pause. Before that time, the replica leases no jobs.
     until: Option<Instant>,
 }
 
-/// The key ring of a replica, without the keys.
+/// A registered key ring. It contains fingerprints instead of the keys.
 #[derive(Debug, Serialize, Deserialize)]
 struct Ring {
     since: u64,
     replica: String,
-    /// The fingerprints of the keys, the active key first.
+    /// The fingerprints of the keys. The fingerprint of the active key is first.
     keys: Vec<String>,
-    /// The time since when the replica works on tasks, if it does.
+    /// The time at which the replica became established. `None` if it is not established.
     #[serde(default)]
     established: Option<u64>,
 }
 
 impl Ring {
-    /// Returns why this ring does not fit an earlier one, or `None` if it does.
+    /// Returns the reason why this key ring is not compatible with an earlier one, or `None` if it is compatible.
     fn misfit(&self, earlier: &Self) -> Option<String> {
         let (ours, theirs) = (self.keys.first()?, earlier.keys.first()?);
         if !self.keys.contains(theirs) {
@@ -86,14 +85,14 @@ impl Ring {
         None
     }
 
-    /// Returns why this ring does not fit the rings of the other replicas, or `None` if it does. `key` and
-    /// the strings in `others` are store keys.
+    /// Returns the reason why this key ring is not compatible with the key rings of the other replicas, or `None` if
+    /// it is compatible. `key` and the strings in `others` are the names of the records.
     fn misfits(&self, key: &str, others: &[(String, Self)]) -> Option<String> {
         let any_established = is_any_established(others);
         let counts = |(other_key, other): &&(String, Self)| match (other.established, self.established) {
             (Some(_), None) => true,
             (Some(theirs), Some(ours)) => (theirs, other_key.as_str()) < (ours, key),
-            // Replicas that are not established do not count if any other is.
+            // If any replica is established, replicas that are not established do not count.
             (None, None) => !any_established && (other.since, other_key.as_str()) < (self.since, key),
             (None, Some(_)) => false,
         };
@@ -105,16 +104,16 @@ fn is_any_established(key_rings: &[(String, Ring)]) -> bool {
     key_rings.iter().any(|(_, ring)| ring.established.is_some())
 }
 
-/// The state of a replica between two comparisons.
+/// The state that a replica keeps between two comparisons.
 #[derive(Debug, Default)]
 struct Comparison {
-    /// The revision of the registered ring.
+    /// The revision of the record in which this replica's key ring is registered.
     held: Option<Revision>,
     established: Option<u64>,
     looked: Option<Instant>,
-    /// Why the ring did not fit in the last comparison with an established replica.
+    /// The result of the last comparison with an established replica: the reason why the key ring is not compatible.
     misfit: Option<String>,
-    /// The time since when no replica is established.
+    /// The time from which no other replica is established.
     alone: Option<Instant>,
 }
 
@@ -131,13 +130,14 @@ impl Tasks {
             || blockers.until.is_some_and(|until| until > Instant::now())
     }
 
-    /// Returns whether this replica must not create tasks, because others could not read them.
+    /// Returns whether this replica must not create tasks. In this case, the other replicas could not read these
+    /// tasks.
     pub(super) fn is_unfit(&self) -> bool {
         let blockers = self.blockers();
         (self.is_shared && !blockers.compared) || blockers.ring.is_some()
     }
 
-    /// Waits until the key rings were compared for the first time, for at most [`FIRST`].
+    /// Waits for the first comparison of the key rings, but at most for [`FIRST`].
     pub(super) async fn wait_for_comparison(&self) {
         let compared = self.compared.notified();
         if self.is_shared && !self.blockers().compared {
@@ -145,17 +145,17 @@ impl Tasks {
         }
     }
 
-    /// Records that a run could be read.
+    /// Records that this replica could read a run.
     pub(super) fn readable(&self) {
         let mut blockers = self.blockers();
         blockers.unreadable.clear();
         (blockers.tries, blockers.reason, blockers.until) = (0, None, None);
     }
 
-    /// Records that a run could not be read.
+    /// Records that this replica could not read a run.
     ///
-    /// If the keys of several runs in a row are missing, this replica leases no jobs for a while, because
-    /// others may have them. A single unreadable run or a newer record format does not cause a pause.
+    /// If this replica does not have the keys of several runs in a row, it leases no jobs for some time, because other
+    /// replicas may have these keys. A single unreadable run, or a record in a newer format, does not cause a pause.
     pub(super) fn unreadable(&self, key: &str, reason: Unreadable) {
         if !matches!(reason, Unreadable::UnknownKey | Unreadable::WrongKey) {
             return;
@@ -172,7 +172,7 @@ impl Tasks {
         }
     }
 
-    /// Waits until this replica can work on tasks. Returns `false` if the server stops first.
+    /// Waits until this replica is allowed to execute tasks. Returns `false` if the server stops first.
     pub(super) async fn unblocked(tasks: &Weak<Self>) -> bool {
         loop {
             let Some(this) = tasks.upgrade() else { return false };
@@ -190,7 +190,7 @@ impl Tasks {
         }
     }
 
-    /// Registers this replica's key ring and compares it with the others, until the server stops.
+    /// Registers this replica's key ring, and compares it with the other key rings, until the server stops.
     pub(super) async fn compare_rings(tasks: Weak<Self>) {
         let since = now_millis();
         let mut comparison = Comparison::default();
@@ -211,7 +211,7 @@ impl Tasks {
                     drop(blockers);
                     this.compared.notify_waiters();
                 }
-                // Keep the earlier result. In such an outage the queue is usually unavailable too.
+                // The earlier result stays valid. During such an outage, the queue is usually unavailable too.
                 Err(error) => tracing::warn!(%error, "the key rings of the replicas could not be compared"),
             }
             drop(this);
@@ -220,8 +220,8 @@ impl Tasks {
                 () = tokio::time::sleep(jitter::around(INTERVAL)) => {}
             }
         }
-        // Remove the ring, because the replica's successor may have the next key ring, which need not fit
-        // this one.
+        // The registered key ring is removed here, because the next process may have a newer key ring that is not
+        // compatible with this one.
         if let (Some(this), Some(revision)) = (tasks.upgrade(), comparison.held)
             && let Err(error) = this.backend.store.delete(&this.ring_key(), revision).await
         {
@@ -229,12 +229,13 @@ impl Tasks {
         }
     }
 
-    /// Returns the store key of this replica's key ring.
+    /// Returns the name of the record in which this replica registers its key ring.
     fn ring_key(&self) -> String {
         format!("rings/{}/{}", self.audience, self.instance)
     }
 
-    /// Registers the key ring. If a comparison is due, returns how the ring differs from the others.
+    /// Registers the key ring. If a comparison is due, returns its result: the reason why the key ring is not
+    /// compatible, or `None`.
     async fn compare(
         &self,
         mut ring: Ring,
@@ -249,16 +250,17 @@ impl Tasks {
         if is_any_established(&others) {
             (seen.misfit, seen.alone) = (misfit.clone(), None);
         } else {
-            // In an outage, the key rings of all other replicas can expire. Wait until they are registered
+            // During an outage, the key rings of all other replicas can expire. So wait until they can be registered
             // again.
             let alone = seen.alone.get_or_insert_with(Instant::now).elapsed();
             misfit = misfit.or_else(|| seen.misfit.clone().filter(|_| alone < LIVES + INTERVAL));
         }
-        // Two replicas that start at the same time may have missed each other. Both compare again soon.
+        // If two replicas start at the same time, each may have missed the other. So both compare their key rings
+        // again soon.
         seen.looked = (ring.established.is_some() && misfit.is_none()).then(Instant::now);
         if ring.established.is_some() != misfit.is_none() {
             ring.established = misfit.is_none().then(now_millis);
-            // Register the change before this replica starts to work, or as soon as it stops.
+            // The change is registered before this replica starts to execute tasks, or as soon as it stops.
             self.show(&ring, &mut seen.held).await?;
         }
         seen.established = ring.established;
@@ -274,7 +276,7 @@ impl Tasks {
         };
         *held = match shown {
             Ok(revision) => Some(revision),
-            // The record has expired, or an earlier write succeeded and its response was lost.
+            // The record has expired, or an earlier write succeeded but its response was lost.
             Err(StoreError::Conflict { .. }) => Some(match store.get(&key).await? {
                 Some(found) => store.update(&key, value, Some(LIVES), found.revision).await?,
                 None => store.create(&key, value, Some(LIVES)).await?,
@@ -302,10 +304,10 @@ impl Tasks {
     }
 }
 
-/// For the readiness check.
+/// Methods for the readiness check.
 #[cfg(feature = "http")]
 impl Tasks {
-    /// Returns why this replica does not work on tasks.
+    /// Returns the reason why this replica does not execute tasks.
     pub(crate) fn problem(&self) -> Option<String> {
         let blockers = self.blockers();
         if self.is_shared && !blockers.compared {
@@ -316,8 +318,8 @@ impl Tasks {
         blockers.ring.clone()
     }
 
-    /// Returns why this replica pauses. It stays ready, because the other replicas may not be able to read
-    /// the runs either.
+    /// Returns the reason why this replica pauses. During a pause, the replica still counts as ready, because the
+    /// other replicas may not be able to read the runs either.
     pub(crate) fn pause(&self) -> Option<String> {
         let blockers = self.blockers();
         let reason = blockers.reason.filter(|_| blockers.unreadable.len() >= IN_A_ROW)?;
@@ -334,7 +336,7 @@ mod tests {
         Ring { since: 0, replica: "a".into(), keys, established: None }
     }
 
-    /// Creates a ring that a replica registered as `key` at the time `since`.
+    /// Creates the ring that a replica registered under the name `key` at the time `since`.
     fn shown(key: &str, since: u64, established: Option<u64>, keys: &[&str]) -> (String, Ring) {
         (key.to_owned(), Ring { since, established, ..ring(keys) })
     }
@@ -355,7 +357,8 @@ mod tests {
 
     #[test]
     fn of_two_rings_the_earlier_one_is_established() {
-        // Of two established replicas, the one that was established first wins, regardless of its start time.
+        // If two replicas are established, the one that was established first has priority, regardless of the start
+        // times.
         for (since, established) in [([50, 100], [None, None]), ([100, 50], [Some(60), Some(70)])] {
             let a = shown("a", since[0], established[0], &["1"]);
             let b = shown("b", since[1], established[1], &["9"]);
@@ -368,11 +371,11 @@ mod tests {
     fn rings_fit_when_each_replica_reads_what_the_other_writes() {
         for (later, earlier, fits) in [
             (&["1"][..], &["1"][..], true),
-            // The three steps of a key rotation, in order.
+            // These are the three steps of a key rotation, in order.
             (&["1", "2"], &["1"], true),
             (&["2", "1"], &["1", "2"], true),
             (&["2"], &["2", "1"], true),
-            // A different ring, an older ring, and a newer ring.
+            // These are a different key ring, an older key ring, and a newer key ring.
             (&["9"], &["1"], false),
             (&["1"], &["2", "1"], false),
             (&["2", "1"], &["1"], false),

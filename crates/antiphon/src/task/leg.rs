@@ -1,4 +1,4 @@
-//! Runs one leg of a task in the worker that leased its job.
+//! Executes one leg of a task. This module is used by the worker that leased the job of the leg.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,37 +23,37 @@ use crate::{
 /// The result of a job.
 #[derive(Debug)]
 pub(super) enum JobOutcome {
-    /// The job is done.
+    /// The job is completed.
     Done,
-    /// The leg could not be stored. The job is retried after this time.
+    /// The progress of the leg could not be stored. The value is the time until the job is retried.
     Later(Duration),
-    /// This replica cannot read the run. Other replicas may be able to, or this one later.
+    /// This replica cannot read the run. Another replica may be able to read it, or this replica at a later time.
     Unreadable,
-    /// Another worker has the run.
+    /// Another worker executes the run now.
     Lost,
 }
 
-/// How long to wait after the store has failed.
+/// The wait after the store has failed.
 const FAILED: Duration = Duration::from_secs(1);
 
-/// The first wait for a replica that has the tool.
+/// The first wait if this replica does not have the tool.
 const MISSING: Duration = Duration::from_secs(2);
-/// The longest wait for a replica that has the tool.
+/// The longest wait if this replica does not have the tool.
 const MISSING_LONG: Duration = Duration::from_secs(300);
 
 impl Tasks {
-    /// Continues a run until it waits or ends.
+    /// Executes the function of a run until it waits or the run ends.
     pub(super) async fn leg(self: &Arc<Self>, payload: &JobPayload, job: &Job) -> JobOutcome {
         let (attempt, lease) = (job.attempt, &job.lease);
         let key = payload.key.as_str();
-        // Extend the lease during the load. If a slow store cost the lease, two legs would run at the same
-        // time.
+        // The lease is extended during the load. If the load took longer than the lease, two legs could run at the
+        // same time.
         let (mut record, revision) = match self.while_held(lease, self.try_load(key)).await {
             Some(Ok(Some(loaded))) => loaded,
-            // The run was purged, or it had ended and expired.
+            // The run was purged, or it ended and has expired.
             Some(Ok(None)) => return JobOutcome::Done,
             Some(Err(Unloaded::Failed(_))) => return JobOutcome::Later(FAILED),
-            // The run still exists. It waits in the store for a replica that can read it.
+            // The run still exists, and waits for a replica that can read it.
             Some(Err(Unloaded::Unreadable(reason))) => {
                 self.unreadable(key, reason);
                 return JobOutcome::Unreadable;
@@ -62,8 +62,8 @@ impl Tasks {
         };
         self.readable();
         let Some(job) = record.job.filter(|job| job.number == payload.number) else {
-            // A process can die after it has named the next job and before it has queued the job. If the job
-            // is already queued, this push has no effect.
+            // A process can die after it has stored the number of the next job, but before it has queued this job. If
+            // the job is already queued, this push has no effect.
             return match record.job {
                 Some(due) if !self.push(key, &record, due, now_millis()).await => JobOutcome::Later(FAILED),
                 _ => JobOutcome::Done,
@@ -74,15 +74,15 @@ impl Tasks {
         }
         let now = now_millis();
         if let Some(until) = record.held.filter(|until| *until > now) {
-            // The process in which the run became a task is still running it. A separate job keeps the
-            // attempts from accumulating.
+            // The process in which the run became a task still executes the run. The wait uses a separate job, so that
+            // the delivery attempts of the first job do not accumulate.
             let due = super::record::Due { at: until + 100, ..job };
             let again = format!("{}~{until}", Self::job_id(&record.id, job.number));
             let pushed = self.push_as(&again, key, &record, due, now).await;
             return if pushed { JobOutcome::Done } else { JobOutcome::Later(FAILED) };
         }
-        // While another job runs this leg, the run's first job can be queued again, and must not start a
-        // second leg. An overdue job can be such a duplicate.
+        // While another job executes this leg, the first job of the run could be queued again. That job must not start
+        // a second leg. An overdue job can be such a duplicate.
         let holds = record.held.is_some()
             || lease.id != Self::job_id(&record.id, job.number)
             || Self::is_overdue(job.at, now);
@@ -103,7 +103,7 @@ impl Tasks {
         });
         let worked = tokio::select! {
             worked = work => worked,
-            // The leg is dropped here, because its results can no longer be stored.
+            // At this point, the leg is dropped, because its results can no longer be stored.
             () = writer.beat(Some(lease)) => Err(Stop::Lost),
         };
         match worked {
@@ -145,7 +145,7 @@ impl Tasks {
             .await
     }
 
-    /// Replays the tool to its last position, and continues it.
+    /// Replays the tool to its last position, and then continues it.
     pub(crate) async fn work(self: &Arc<Self>, writer: &Arc<TaskWriter>) -> Result<(), Stop> {
         loop {
             let record = writer.begin().await;
@@ -190,7 +190,7 @@ impl Tasks {
         }
     }
 
-    /// Stores the result of a leg. Returns whether another leg can start at once.
+    /// Stores the result of a leg. Returns whether the next leg can start immediately.
     pub(crate) async fn conclude(
         &self,
         writer: &Arc<TaskWriter>,
@@ -199,7 +199,7 @@ impl Tasks {
         leg: Leg<ToolOutput>,
     ) -> Result<bool, Stop> {
         let written = self.write_down(writer, run, tool, leg).await;
-        // Only stored results count. If this leg has lost its run, another leg has it.
+        // Only stored results count. If another process has taken over the run, this leg does not count.
         run.ended(written.as_ref().map_or(How::Lost, |(how, _)| *how));
         written.map(|(_, more)| more)
     }
@@ -222,7 +222,7 @@ impl Tasks {
             }
         };
         let record = writer.record().await;
-        // The cancellation was already recorded when it happened.
+        // If the run was cancelled, the cancellation has already been recorded.
         let over = |outcome: Outcome| if writer.is_cancelled() { How::CleanedUp } else { How::Over(outcome) };
         if let Err(error) = &result {
             if writer.is_cancelled() {
@@ -248,7 +248,7 @@ impl Tasks {
             let policy = tool.retry.unwrap_or(self.config.retry);
             if is_retryable(error) && record.failures + 1 < policy.attempts {
                 let journal = run.take_machine().into_journal().without_last_failures();
-                // The jitter spreads the retries of runs that failed at the same time.
+                // The jitter distributes the retries of runs that failed at the same time.
                 let wait = jitter::around(policy.wait(record.failures + 1));
                 writer.retry(&journal, wait, &error.to_string()).await?;
                 return Ok((How::Again, false));
@@ -257,15 +257,14 @@ impl Tasks {
         let outcome = Outcome::of(&result);
         let message = result.as_ref().err().map(ToString::to_string);
         let ended = Ended::of(result, record.revision());
-        // The complete journal lets operators see the whole run. If the run is retried later, it does not ask
-        // its questions again.
+        // The complete journal is stored, so that operators can see the whole run. If the run is retried later, it
+        // does not ask its questions again.
         let journal = run.take_machine().into_journal();
         writer.finish(&journal, &ended, message.as_deref()).await?;
         Ok((over(outcome), false))
     }
 
-    /// Waits for another replica, because this one does not have the tool. It can run an older or a newer
-    /// version.
+    /// Waits for a replica that has the tool. The other replica can run an older or a newer version of the server.
     async fn missing(&self, writer: &TaskWriter, record: &TaskRecord) -> Result<(), Stop> {
         let (now, since) = (now_millis(), record.toolless);
         let missed = Duration::from_millis(since.map_or(0, |since| now.saturating_sub(since)));
@@ -283,7 +282,7 @@ impl Tasks {
     }
 }
 
-/// Returns whether a retry can succeed.
+/// Returns whether a retry may succeed after this error.
 fn is_retryable(error: &Error) -> bool {
     !error.is_terminal()
         && matches!(

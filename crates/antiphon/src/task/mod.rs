@@ -1,27 +1,29 @@
 //! Tasks: runs that outlive the request that started them.
 //!
-//! [`ServerBuilder::with_tasks`](crate::ServerBuilder::with_tasks) enables tasks with a [`TaskConfig`]. The
-//! [`TaskPolicy`] of a tool decides whether its runs can become tasks. With [`Runs`], operators list and change runs.
+//! You enable tasks with [`ServerBuilder::with_tasks`](crate::ServerBuilder::with_tasks) and a [`TaskConfig`]. The
+//! [`TaskPolicy`] of a tool determines whether its runs can become tasks. With [`Runs`], operators can list and change
+//! runs.
 
 // | kind | name | content |
 // |---|---|---|
 // | record | `tasks/<owner>/<task>` | a complete run, encrypted (`record`) |
-// | record | `pieces/<random>/<n>` | a part of a run that is too large for one record |
-// | queue | `tasks:<audience>:<lane>` | one job for the next leg of each run |
+// | record | `pieces/<random>/<n>` | a part of a run, if the run is too large for one record |
+// | queue | `tasks:<audience>:<lane>` | for each run, one job that executes the next leg |
 // | record | `due/<audience>/<owner>/<task>` | the alarm of a run that has not ended (`alarm`) |
 // | record | `waits/<audience>/<owner>/…` | the ID of a run that waits for its user (`waits`) |
-// | record | `rings/<audience>/<replica>` | fingerprints of a replica's keys (`key_rings`) |
-// | record | `audit/<audience>` | the lease of the audit, or the time until the next one |
+// | record | `rings/<audience>/<replica>` | the fingerprints of a replica's encryption keys (`key_rings`) |
+// | record | `audit/<audience>` | the lease of the audit. Between two audits, it marks the time until the next audit |
 // | topic | `tasks/<audience>` | notifications that a task has changed |
 //
-// A leg runs in a leased job. It loads the record, replays the tool, and continues it until the tool returns
-// or waits for an answer or a point in time. Then it writes the record conditionally, and the run no longer
-// occupies memory. The result of a step is stored before the tool receives it.
+// A worker executes a leg while it leases the job of the leg. It loads the record, replays the tool, and continues the
+// tool until the tool returns, or waits for an answer or a point in time. Then the worker writes the record with a
+// conditional write, and the run no longer uses memory. The result of a step is stored before the tool receives the
+// result.
 //
-// A run has one job at a time, named in its record. A process that creates work for the run names the next
-// job in the same write, and queues the job afterwards. If the process dies in between, or the queue loses
-// the job, the run's alarm expires (`alarm`). A server then queues the job again. This is idempotent, because
-// a queue accepts each job ID once.
+// A run has one job at a time. The record of the run contains the number of this job. If a process creates work for
+// the run, it first stores the number of the next job together with this work, and then queues the job. If the process
+// dies between the two actions, or if the queue loses the job, the alarm of the run expires (`alarm`). A server then
+// queues the job again. This is idempotent, because a queue accepts each job ID only once.
 
 mod alarm;
 mod answer;
@@ -84,22 +86,22 @@ pub(crate) struct Tasks {
     /// The tools that the runs call.
     catalog: Arc<Catalog>,
     backend: Backend,
-    /// A digest of the audience. Servers with the same name share their tasks.
+    /// A digest of the audience. Servers with the same audience share their tasks.
     audience: String,
     watchers: Watchers,
-    /// The questions that are open at clients of this process.
+    /// The questions that are currently sent to clients of this process.
     pub(crate) asking: Asking,
     /// The legs that run in this process, by task.
     working: Mutex<HashMap<String, Weak<TaskWriter>>>,
     slots: Slots,
     rollback: RollbackDetector,
-    /// Whether other processes may share the backend.
+    /// Whether other processes can use the same backend.
     is_shared: bool,
-    /// Whether this process removes expired records itself, because it has no replicas.
+    /// Whether this process itself removes expired records, because it has no other replicas.
     sweeps: bool,
-    /// A random ID of this process among those that share the backend.
+    /// The random ID of this process. It is unique among the processes that share the backend.
     instance: String,
-    /// The reasons why this replica does not work on tasks.
+    /// The reasons why this replica does not execute tasks.
     blockers: Mutex<WorkBlockers>,
     /// Notified after each comparison of the key rings.
     compared: Arc<Notify>,
@@ -107,13 +109,13 @@ pub(crate) struct Tasks {
     stopped: CancellationToken,
 }
 
-/// The owner of tasks: a digest of the principal, which is the same on every replica.
+/// The owner of tasks: a digest of the principal. It is the same on every replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Owner(String);
 
 #[cfg(feature = "http")]
 impl Owner {
-    /// Returns the digest of the principal as a number. Unauthenticated callers have none.
+    /// Returns the digest of the principal as a number. For unauthenticated callers, returns `None`.
     pub(crate) fn number(&self) -> Option<u128> {
         u128::from_str_radix(&self.0, 16).ok()
     }
@@ -124,40 +126,40 @@ impl Owner {
     }
 }
 
-/// The data of a task that is about to be created.
+/// The data for a new task.
 #[derive(Debug)]
 pub(crate) struct NewTask {
     pub(crate) tool: String,
     pub(crate) arguments: Value,
     pub(crate) principal: Option<String>,
     pub(crate) revision: Revision,
-    /// The client's declared capabilities.
+    /// The capabilities that the client declared.
     pub(crate) capabilities: Value,
     /// The TTL that the client requested, in milliseconds.
     pub(crate) ttl: Option<u64>,
-    /// The journal so far, if the run started as a plain call.
+    /// The journal of the run, if the run has already started as a plain call.
     pub(crate) journal: Option<Journal>,
-    /// The questions that the run waits for, by question key. If there are any, no leg starts before an
+    /// The questions that the run waits for, by question key. If there are any questions, no leg starts before an
     /// answer arrives.
     pub(crate) asks: Vec<(String, Value)>,
-    /// The time at which the run continues without an answer, in milliseconds since 1970.
+    /// The time at which the run continues even without an answer, in milliseconds since 1970.
     pub(crate) due: Option<u64>,
-    /// The channels, besides the client, through which questions can be answered.
+    /// The channels in addition to the client, through which the user can answer.
     pub(crate) channels: Channels,
-    /// Whether the caller reads the result with the tool `task_result`.
+    /// Whether the caller's model reads the result with the tool `task_result`.
     pub(crate) is_read_with_a_tool: bool,
     /// How long a question stays open, in milliseconds.
     pub(crate) question_life: Option<u64>,
-    /// The name of the call. A repeated call with the same name joins the run while it waits for its user.
+    /// The name of the call. While the run waits for its user, a repeated call with the same name joins the run.
     pub(crate) call: Option<String>,
-    /// How many runs of the caller can wait for users.
+    /// The maximum number of the caller's runs that can wait for users.
     pub(crate) max_waiting: Option<usize>,
-    /// The name of the connection that the call came over, if it belongs to one client.
+    /// The name of the connection over which the call arrived, if the connection belongs to one client.
     pub(crate) connection: Option<String>,
 }
 
 impl NewTask {
-    /// Returns the data of a run whose call was answered before its end.
+    /// Returns the data of a run whose call is answered before the run ends.
     pub(crate) fn handed_over(tool: &str, arguments: Value, run: &Run) -> Self {
         let new = Self {
             tool: tool.to_owned(),
@@ -179,8 +181,8 @@ impl NewTask {
         new.followed_by_nobody(run.ask)
     }
 
-    /// Changes the data for a client that does not follow tasks: it answers no question, and its caller reads the
-    /// result with a tool.
+    /// Changes the data for a client that does not follow tasks. Such a client receives no questions of the task, and
+    /// its model reads the result with a tool.
     pub(crate) fn followed_by_nobody(self, ask: AskOptions) -> Self {
         Self {
             capabilities: serde_json::json!({}),
@@ -232,7 +234,7 @@ impl Tasks {
         named.then(|| format!("{RECORDS}{}/{id}", owner.0))
     }
 
-    /// Creates a task. After this returns, every replica can read it.
+    /// Creates a task. After this method returns, every replica can read the task.
     ///
     /// # Errors
     ///
@@ -246,7 +248,7 @@ impl Tasks {
         let mut record = self.record(new);
         let waits = !record.asks.is_empty();
         let now = now_millis();
-        // If no answer arrives, the next leg tells the tool.
+        // If no answer arrives, the next leg gives the tool an error at this time.
         let end = if waits { [wake, record.questions_end()].into_iter().flatten().min() } else { Some(now) };
         let due = end.map(|end| record.next_job(end));
         record.note("created", self.runtime.replica.clone());
@@ -280,7 +282,8 @@ impl Tasks {
             max_waiting: _,
             connection,
         } = new;
-        // Only the list of waiting runs needs it, and only to distinguish unauthenticated callers.
+        // The name of the connection is needed only for the list of waiting runs, and only to distinguish
+        // unauthenticated callers.
         let connection = connection.filter(|_| is_read_with_a_tool && principal.is_none());
         let now = now_millis();
         let journal = journal.unwrap_or_else(|| Journal::new(String::new()));
@@ -332,7 +335,7 @@ impl Tasks {
             apart: None,
             stale: false,
         };
-        // Idempotency keys begin with the run's ID. A run without an ID uses the task's ID.
+        // Idempotency keys begin with the ID of the run. If the run has no ID, it uses the ID of the task.
         if record.journal.run.is_empty() {
             record.journal.run.clone_from(&record.id);
         }
@@ -355,7 +358,7 @@ impl Tasks {
         Ok(Some(record.view(revision.0)))
     }
 
-    /// Returns one page of an owner's tasks, and the cursor of the next page.
+    /// Returns one page of an owner's tasks, and the cursor for the next page.
     pub(crate) async fn list(
         self: &Arc<Self>,
         owner: &Owner,
@@ -366,7 +369,7 @@ impl Tasks {
         Ok((records.into_iter().map(|(_, record, revision)| record.view(revision.0)).collect(), next))
     }
 
-    /// Waits until the version of a task differs from `seen`, and returns the task. Returns `None` if it no
+    /// Waits until the version of a task differs from `seen`, and returns the task. Returns `None` if the task no
     /// longer exists.
     pub(crate) async fn changed(
         self: &Arc<Self>,
@@ -377,22 +380,22 @@ impl Tasks {
         self.begin();
         let news = self.watchers.watch(id);
         loop {
-            // Register before the read, so that a later change is not missed.
+            // The registration happens before the read, so that a change after the read is not missed.
             let heard = news.notified();
             match self.get(owner, id).await? {
                 Some(view) if view.version == seen => {}
                 found => return Ok(found),
             }
-            // Notifications can be lost, so poll as well.
+            // Notifications can be lost, so this method also polls.
             let _ = tokio::time::timeout(WATCH, heard).await;
         }
     }
 }
 
-/// How often a watched task is read if no notification arrives.
+/// The maximum time between two reads of a watched task, if no notification arrives.
 const WATCH: Duration = Duration::from_secs(2);
 
-/// Converts an error of the store to an error for the caller, who can try again.
+/// Converts an error of the store into an error for the caller. The caller can try again later.
 fn unavailable(error: &antiphon_store::Error) -> Error {
     tracing::error!(%error, "the store failed during an operation on a task");
     Error::new(ErrorKind::Protocol {

@@ -1,4 +1,4 @@
-//! Operations for operators: list, inspect, retry, cancel and purge runs.
+//! The operations for operators: to list, inspect, retry, cancel and purge runs.
 
 use std::{fmt, sync::Arc};
 
@@ -14,12 +14,12 @@ use crate::{
     trace,
 };
 
-/// A handle with which operators list, inspect, retry, cancel and purge the runs of all callers.
-/// [`Server::runs`](crate::Server::runs) returns this handle.
+/// A handle for operators. With this handle, operators can list, inspect, retry, cancel and purge the runs of all
+/// callers. [`Server::runs`](crate::Server::runs) returns this handle.
 ///
-/// Operators see the progress of a run and its open questions. Operators do not see arguments, answers and results,
-/// because these belong to the caller. But operators see the unchanged error and progress messages of tools, and the
-/// start of each question's text.
+/// Operators can see the progress of a run and its open questions. They cannot see arguments, answers and results,
+/// because these belong to the caller. But they can see the unchanged error messages and progress messages of tools,
+/// and the beginning of each question's text.
 #[derive(Clone)]
 pub struct Runs {
     tasks: Arc<Tasks>,
@@ -29,9 +29,9 @@ pub struct Runs {
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct RunPage {
-    /// The runs on this page, in the order of the store.
+    /// The runs on this page, in the order in which the store returns them.
     pub runs: Vec<RunSummary>,
-    /// The cursor to request the next page with, or `None` on the last page.
+    /// The cursor for the next page, or `None` on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
@@ -41,7 +41,7 @@ pub struct RunPage {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct RunSummary {
-    /// The name of the run: a digest of its owner, `/`, and the ID of its task.
+    /// The name of the run. It consists of a digest of the owner, `/`, and the ID of the task.
     pub run: String,
     /// The name of the tool.
     pub tool: String,
@@ -50,27 +50,27 @@ pub struct RunSummary {
     /// The last progress message or error message of the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// The time at which the run was created.
+    /// The time at which the run was created, as an ISO 8601 timestamp.
     pub created: String,
-    /// The time at which the status last changed.
+    /// The time at which the status last changed, as an ISO 8601 timestamp.
     pub updated: String,
-    /// The time at which the server removes the run. Set only if the run has ended.
+    /// The time at which the server removes the run, as an ISO 8601 timestamp. Set only if the run has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires: Option<String>,
-    /// How many legs of the run were started. A leg is one execution of the tool's function.
+    /// How often an execution of the tool's function was started for this run.
     pub legs: u64,
-    /// How often the run failed since it last made progress.
+    /// How often the run has failed since its last progress.
     pub failures: u32,
-    /// Whether the server has given up the run, so that an operator must act.
+    /// Whether the server has given up the run. An operator must then act.
     pub dead: bool,
-    /// The keys of the questions that have no answer yet.
+    /// The question keys of the questions that have no answer yet.
     pub waits_for: Vec<String>,
-    /// The time at which the next leg can start, if the run waits for a point in time or for a worker.
+    /// If the run waits for a point in time or for a worker, the time at which its next execution can start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub due: Option<String>,
 }
 
-/// A detailed description of a run, with its timeline and its journal.
+/// A detailed description of a run. It contains the timeline and the journal.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -78,11 +78,11 @@ pub struct RunReport {
     /// The summary of the run.
     #[serde(flatten)]
     pub summary: RunSummary,
-    /// The structure of the arguments: their fields and types, without the data.
+    /// The structure of the arguments: the fields and types, without the data.
     pub arguments: Value,
     /// The events of the run, oldest first.
     pub timeline: Vec<RunEvent>,
-    /// The entries of the journal, in the order in which the tool received them.
+    /// The entries of the journal, in the order in which the tool received the results.
     pub journal: Vec<RunEntry>,
 }
 
@@ -92,41 +92,41 @@ pub struct RunReport {
 pub struct RunEvent {
     /// The time of the event.
     pub at: String,
-    /// The kind of event: `created`, `promoted`, `leg`, `asked`, `answered`, `waits`, `retried`, `repaired`, `revived`,
-    /// `cancelled`, `cleaned up`, `ended`, `died`, `drifted` or `expired`.
+    /// The kind of the event: `created`, `promoted`, `leg`, `asked`, `answered`, `waits`, `retried`, `repaired`,
+    /// `revived`, `cancelled`, `cleaned up`, `ended`, `died`, `drifted` or `expired`.
     pub what: String,
-    /// Details of the event, such as the replica, question keys or a message.
+    /// Details of the event, for example the name of the replica, question keys or a message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
 }
 
-/// An entry of a run's journal: one finished question, step or loop iteration.
+/// An entry of a run's journal. It belongs to a finished question, a finished step or a finished loop iteration.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct RunEntry {
     /// The key of the question or step.
     pub key: String,
-    /// The kind of the entry and its label, for example `step charge`. For a question, the label contains the start of
-    /// its text.
+    /// The kind and the label of the entry, for example `step charge`. For a question, the label contains the
+    /// beginning of its text.
     pub op: String,
-    /// How the question or step ended: `answered`, `done`, `failed` or `refused`.
+    /// The outcome of the question or step: `answered`, `done`, `failed` or `refused`.
     pub outcome: &'static str,
-    /// The channel through which the user answered a question: `client`, `app`, `page` or `relay`. `None` if the entry is
-    /// not the answer of a user.
+    /// The channel through which the user answered: `client`, `app`, `page` or `relay`. `None` if the entry does not
+    /// contain the answer of a user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub via: Option<&'static str>,
-    /// The structure of the value: its fields and types, without the data. For a failure, the error message.
+    /// The structure of the value: the fields and types, without the data. For a failure, this is the error message.
     pub shape: Value,
 }
 
-/// The effect of an operator's request on a run.
+/// The effect of an operator's request to change a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum RunChanged {
     /// The run was changed as requested.
     Done,
-    /// The run was not changed, because it is already in the requested state or can no longer change.
+    /// The run was not changed. It already has the requested state, or it can no longer change.
     Unchanged,
     /// The run does not exist.
     Unknown,
@@ -137,7 +137,7 @@ impl Runs {
         Self { tasks }
     }
 
-    /// Returns a page of runs. With `status`, the page contains only runs with that status.
+    /// Returns a page of runs. If `status` is set, the page contains only runs with this status.
     ///
     /// A page can contain fewer than `limit` runs even if more pages follow.
     pub async fn list(
@@ -177,8 +177,8 @@ impl Runs {
         }))
     }
 
-    /// Retries a run that failed or that the server gave up. The run continues from its last stored state. If the run
-    /// has not ended and its job was lost, this method queues the job again.
+    /// Retries a run that failed, or that the server gave up. The run continues from its last stored state. If the run
+    /// has not ended, but its job was lost, this method queues the job again.
     pub async fn retry(&self, run: &str) -> Result<RunChanged> {
         let Some(key) = key(run) else { return Ok(RunChanged::Unknown) };
         let now = now_millis();
@@ -190,7 +190,8 @@ impl Runs {
                     return Change::Leave(None);
                 }
                 if !record.status.is_final() && (record.is_awake(now) || !record.asks.is_empty()) {
-                    // A leg is running, or the run waits for users. A lost job is queued again below.
+                    // A leg is running, or the run waits for users. If the job of the run was lost, it is queued again
+                    // below.
                     return Change::Leave(record.job);
                 }
                 record.journal = std::mem::replace(&mut record.journal, antiphon_replay::Journal::new(""))
@@ -213,7 +214,7 @@ impl Runs {
         Ok(RunChanged::Done)
     }
 
-    /// Cancels a run, as if its caller had cancelled it.
+    /// Cancels a run. The effect is the same as if the caller cancelled the run.
     pub async fn cancel(&self, run: &str) -> Result<RunChanged> {
         let Some(key) = key(run) else { return Ok(RunChanged::Unknown) };
         self.tasks.begin();
@@ -224,7 +225,7 @@ impl Runs {
         })
     }
 
-    /// Removes a run that has ended, together with its result.
+    /// Removes a run that has ended, together with the run's result.
     ///
     /// # Errors
     ///
@@ -246,7 +247,7 @@ impl Runs {
 }
 
 impl Tasks {
-    /// Returns the trace of a run for its owner.
+    /// Returns the trace of a run, for the owner of the run.
     pub(crate) async fn trace(&self, owner: &Owner, id: &str) -> Result<Option<Value>> {
         let Some(key) = Self::key(owner, id) else { return Ok(None) };
         let Some((record, _)) = self.load(&key).await? else { return Ok(None) };
@@ -269,7 +270,7 @@ fn timeline(record: &TaskRecord) -> Vec<RunEvent> {
     shown.collect()
 }
 
-/// Returns the store key of a run, or `None` if `run` is not a valid name.
+/// Returns the name of a run's record in the store, or `None` if `run` is not a valid name of a run.
 fn key(run: &str) -> Option<String> {
     let (owner, id) = run.split_once('/')?;
     let named = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric());

@@ -1,4 +1,4 @@
-//! Runs that become tasks while they run.
+//! Runs that become tasks while their call is in progress.
 
 use std::{
     collections::BTreeMap,
@@ -20,21 +20,23 @@ use crate::{
     run::{Claimed, Pending, Persistence, Promote, Run},
 };
 
-/// How many heartbeat intervals a hold lasts. A hold shows that a leg without a job is alive.
+/// The duration of a hold, in heartbeat intervals. A hold shows that a leg without a job is alive.
 pub(super) const HOLD: u32 = 3;
 
-/// How long a run waits after it could not become a task, before it tries again.
+/// If a run could not become a task, the time until the next attempt.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// A run that can become a task.
 pub(crate) struct Promotion {
     tasks: Arc<Tasks>,
     when: Promoting,
-    /// The future task, and the sender to the waiting request. `None` after one of them was used.
+    /// The data for the task, and the channel to the request that waits. `None` after the task was created or the data
+    /// was taken.
     pending: Mutex<Option<(NewTask, oneshot::Sender<TaskView>)>>,
     writer: OnceLock<Arc<TaskWriter>>,
     kept: Notify,
-    /// Whether the waiting request has been given the task. Its end is then no cancellation.
+    /// Whether the waiting request has received the task. If the request ends after that, this does not count as a
+    /// cancellation.
     told: Arc<AtomicBool>,
 }
 
@@ -53,7 +55,7 @@ impl Promoting {
         Self { begun: Instant::now(), after, wanted, postponed }
     }
 
-    /// Records that the tool requested to become a task.
+    /// Records that the tool requested that the run becomes a task.
     fn want(&self) {
         self.wanted.store(true, Ordering::Relaxed);
     }
@@ -62,7 +64,7 @@ impl Promoting {
         self.wanted.load(Ordering::Relaxed)
     }
 
-    /// Returns the time until the run becomes a task. `None` means never.
+    /// Returns the time until the run becomes a task, or `None` if it does not become a task.
     fn due(&self) -> Option<Duration> {
         let due = match self.after {
             _ if self.is_wanted() => Duration::ZERO,
@@ -81,7 +83,8 @@ impl Promoting {
 }
 
 impl Promotion {
-    /// Creates a promotion. The run becomes a task if it works longer than `after`. `reply` then receives the task.
+    /// Creates a promotion. The run becomes a task if the call takes longer than `after`. `reply` then receives the
+    /// task.
     pub(crate) fn new(
         tasks: &Arc<Tasks>,
         new: NewTask,
@@ -98,7 +101,7 @@ impl Promotion {
         })
     }
 
-    /// Takes the data of the future task. After that, the run itself can no longer become a task.
+    /// Takes the data for the task. After this call, the run can no longer become a task with this promotion.
     pub(crate) fn take(&self) -> Option<NewTask> {
         lock(&self.pending).take().map(|(new, _)| new)
     }
@@ -108,7 +111,8 @@ impl Promotion {
         self.writer.get()
     }
 
-    /// Returns whether the waiting request has been given the task. The run learns only afterwards that it is a task.
+    /// Returns whether the waiting request has received the task. The run receives this information later than the
+    /// request.
     pub(crate) fn is_told(&self) -> bool {
         self.told.load(Ordering::Acquire)
     }
@@ -126,13 +130,13 @@ impl Promotion {
     async fn make_task(&self, run: &Run) -> Result<Option<Arc<dyn Persistence>>> {
         let Some(pending) = lock(&self.pending).take() else { return Ok(None) };
         let Ok(place) = self.tasks.place() else {
-            // All workers are busy. The run stays a plain call until one is free.
+            // All workers are busy. The run stays a plain call until a worker is free.
             *lock(&self.pending) = Some(pending);
             self.when.postpone();
             return Ok(None);
         };
-        // Spawned, because the waiting request can be dropped at any time and must not leave a half-created
-        // task.
+        // The task is created in its own Tokio task, because the waiting request can be dropped at any time.
+        // Otherwise, a half-created task could remain.
         let (tasks, told) = (Arc::clone(&self.tasks), Arc::clone(&self.told));
         let write = Self::write(tasks, pending, told, (run.journal(), run.claims_under_way()), place);
         let written = tokio::spawn(write).await;
@@ -142,8 +146,8 @@ impl Promotion {
         Ok(Some(writer))
     }
 
-    /// Creates the task of a run that continues in this process. Stores its journal so far. Later results are
-    /// stored by the returned task writer.
+    /// Creates the task for a run that continues in this process, and stores the current journal of the run. The
+    /// returned task writer stores all later results.
     async fn write(
         tasks: Arc<Tasks>,
         (mut new, reply): (NewTask, oneshot::Sender<TaskView>),
@@ -167,12 +171,12 @@ impl Promotion {
         let key = Tasks::key_of(&record);
         tasks.set_alarm(&key, until).await;
         let revision = tasks.insert(&key, &record).await?;
-        // If this process dies, the worker that leases this job continues the run.
+        // If this process dies, a worker leases this job and continues the run.
         tasks.push(&key, &record, Due { at: until, ..due }, now).await;
-        // Before the request ends.
+        // This must happen before the request ends.
         told.store(true, Ordering::Release);
         if reply.send(record.view(revision)).is_err() {
-            // The request was dropped, so the client will never receive the task ID.
+            // The request was dropped, so the client will never receive the ID of the task.
             tasks.remove(&key, record, Revision(revision)).await?;
             return Err(Error::new(ErrorKind::Cancelled));
         }

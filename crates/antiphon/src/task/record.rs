@@ -22,22 +22,22 @@ use crate::{
     telemetry,
 };
 
-/// The newest record format that this version reads and writes. [`TaskRecord::ask`] sets it.
+/// The newest record format that this version can read and write. [`TaskRecord::ask`] sets this format.
 pub(super) const FORMAT: u32 = 3;
 
-/// Returns the format of a record without questions. Only a record with channels needs a newer format: a version that
-/// reads only format 1 would ignore the channels, and end the run at its next question.
+/// Returns the format of a record without questions. Only a record with channels needs a newer format. A version of
+/// Antiphon that reads only format 1 would ignore the channels, and end the run at its next question.
 pub(super) fn format(channels: Channels) -> u32 {
     if channels.any() { 2 } else { 1 }
 }
 
-/// How many events a record keeps: the oldest and the newest ones.
+/// The maximum number of events in a record. If there are more, the record contains the oldest and the newest events.
 const EVENTS: usize = 128;
 
-/// A complete run: its metadata, its journal, its open questions and its result.
+/// A complete run. It contains the metadata, the journal, the open questions and the result.
 ///
-/// It is a single record, so that every change is a single conditional write. A conflict on that write means
-/// that another process changed the run first.
+/// The run is stored in a single record. So every change is a single conditional write. If this write conflicts,
+/// another process has changed the run first.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[expect(clippy::struct_excessive_bools, reason = "they are stored, each under its name")]
 pub(crate) struct TaskRecord {
@@ -47,9 +47,9 @@ pub(crate) struct TaskRecord {
     pub(crate) tool: String,
     pub(crate) arguments: Value,
     pub(crate) principal: Option<String>,
-    /// Whether the client uses 2026-07-28 (rounds).
+    /// Whether the client uses MCP 2026-07-28 (rounds).
     pub(crate) rounds: bool,
-    /// The client's declared capabilities.
+    /// The capabilities that the client declared.
     pub(crate) capabilities: Value,
     pub(crate) status: TaskStatus,
     pub(crate) message: Option<String>,
@@ -58,63 +58,65 @@ pub(crate) struct TaskRecord {
     pub(crate) ttl: Option<u64>,
     pub(crate) poll: u64,
     pub(crate) journal: Journal,
-    /// How often the record was written, by any process. It is encrypted with the record, so that a rollback
+    /// How often the record was written, by any process. This number is encrypted with the record, so that a rollback
     /// can be detected.
     #[serde(default)]
     pub(super) serial: u64,
-    /// How often the journal was written. Only legs write it, so a different number means that another leg is
-    /// running.
+    /// How often the journal was written. Only legs write the journal. So if this number has changed, another leg has
+    /// written the journal.
     pub(super) written: u64,
     /// The open questions, by wire key.
     pub(crate) asks: BTreeMap<String, Asked>,
-    /// Answers that no leg has used yet, by question key.
+    /// The answers that no leg has used yet, by question key.
     pub(super) answers: BTreeMap<String, Value>,
-    /// How often each question was sent. A wire key is used only once.
+    /// How often each question was opened. A wire key is used only once.
     pub(super) put: BTreeMap<String, u32>,
-    /// The job that runs or will run the next leg.
+    /// The job of the current or the next leg.
     pub(super) job: Option<Due>,
-    /// The number of jobs so far.
+    /// The number of jobs that were created so far.
     pub(super) jobs: u64,
-    /// The time until which a leg without a job, or with another job, holds the run. In milliseconds since
-    /// 1970.
+    /// The end of the hold, in milliseconds since 1970. A hold protects a run whose leg has no job, or a job other
+    /// than the run's own.
     pub(super) held: Option<u64>,
-    /// How many legs were started.
+    /// The number of legs that were started.
     pub(crate) legs: u64,
-    /// How often the run failed since it last made progress.
+    /// How often the run has failed since its last progress.
     pub(crate) failures: u32,
     pub(crate) ended: Option<Ended>,
-    /// Whether the run was cancelled and has not cleaned up yet.
+    /// Whether the run was cancelled, and its tool has not cleaned up yet.
     pub(super) cleaning: bool,
-    /// Whether the run was given up and needs an operator.
+    /// Whether the server has given up the run. An operator must then act.
     pub(crate) dead: bool,
-    /// The events of the run, for operators.
+    /// The events in the timeline of the run, for operators.
     pub(crate) events: Vec<TaskEvent>,
-    /// The digest of the server's audience. Empty in records of version 0.1.0.
+    /// The digest of the server's audience. It is empty in records of version 0.1.0.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(super) audience: String,
-    /// How long the record is kept after the run has ended, in milliseconds. `None` means until it is purged.
+    /// How long the record is stored after the run has ended, in milliseconds. `None` means that it is stored until it
+    /// is purged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) retention: Option<u64>,
-    /// Whether the client requested that time.
+    /// Whether the client requested the value of `retention`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) requested: bool,
-    /// The time since when no replica that leased the run had its tool.
+    /// The time of the first attempt on a replica without the tool. `None` if the tool was available in the last
+    /// attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) toolless: Option<u64>,
-    /// The at-most-once steps that were started, by idempotency key. A step that has returned is removed,
-    /// because the journal contains its result.
+    /// The at-most-once steps that were started, by idempotency key. If a step has returned, it is removed from this
+    /// map, because the journal contains its result.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) claims: BTreeMap<String, Claimed>,
-    /// The channels, besides the client, through which questions can be answered.
+    /// The channels in addition to the client, through which the user can answer.
     #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) channels: Channels,
-    /// Whether the caller reads the result with the tool `task_result`, because its client does not follow tasks.
+    /// Whether the model reads the result with the tool `task_result`, because the client does not follow tasks.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) is_read_with_a_tool: bool,
-    /// How long a question stays open, in milliseconds. `None` means until the run ends.
+    /// How long a question stays open, in milliseconds. `None` means that it stays open until the run ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) question_life: Option<u64>,
-    /// The name of the call. A repeated call with the same name joins the run while it waits for its user.
+    /// The name of the call. While the run waits for its user, a repeated call with the same name joins the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) call: Option<String>,
     /// The name of the connection of an unauthenticated caller, if the connection belongs to one client.
@@ -123,11 +125,11 @@ pub(crate) struct TaskRecord {
     /// The digests of answers that arrived through channels, by wire key.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) taken: BTreeMap<String, String>,
-    /// The pieces of the record, if it is too large for a single record.
+    /// The pieces in which the record is stored, if it is too large for a single record.
     #[serde(skip)]
     pub(super) apart: Option<Pieces>,
-    /// Whether the record must be written again: its encryption key is not the active one, or an older
-    /// version limited its lifetime.
+    /// Whether the record must be written again, because it is not encrypted with the active key, or because an older
+    /// version of Antiphon limited its lifetime.
     #[serde(skip)]
     pub(super) stale: bool,
 }
@@ -137,7 +139,7 @@ pub(crate) struct TaskRecord {
 pub(crate) struct Asked {
     pub(crate) key: String,
     pub(crate) request: Value,
-    /// The time until which it can be answered, in milliseconds since 1970.
+    /// The time until which the user can answer the question, in milliseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) until: Option<u64>,
 }
@@ -157,16 +159,17 @@ pub(super) struct Due {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct TaskEvent {
     pub(crate) at: u64,
-    /// `created`, `promoted`, `leg`, `asked`, `answered`, `waits`, `retried`, `repaired`, `revived`,
-    /// `cancelled`, `cleaned up`, `ended`, `died`, `drifted` or `expired`.
+    /// The kind of the event: `created`, `promoted`, `leg`, `asked`, `answered`, `waits`, `retried`, `repaired`,
+    /// `revived`, `cancelled`, `cleaned up`, `ended`, `died`, `drifted` or `expired`.
     pub(crate) what: String,
-    /// The replica, question keys or a message. Never a value of the run.
+    /// Details: the name of the replica, question keys or a message. The details never contain recorded data of the
+    /// run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) detail: Option<String>,
 }
 
 impl TaskRecord {
-    /// Reads a record of this or an older version.
+    /// Parses a record of this version or of an older version.
     pub(super) fn read(json: &[u8]) -> Result<Self, Unreadable> {
         #[derive(Deserialize)]
         struct Version {
@@ -177,15 +180,16 @@ impl TaskRecord {
             journal: Version,
         }
         let damaged = |_| Unreadable::Damaged;
-        // Check the versions first. A newer record could parse as an older one, and its unknown fields would
-        // be lost at the next write.
+        // The versions are checked first. Otherwise, a newer record could be parsed as an older record, and its
+        // unknown fields would be lost at the next write.
         if serde_json::from_slice::<Version>(json).map_err(damaged)?.v > FORMAT
             || serde_json::from_slice::<Inside>(json).map_err(damaged)?.journal.v > antiphon_replay::FORMAT
         {
             return Err(Unreadable::NewerFormat);
         }
         let mut record: Self = serde_json::from_slice(json).map_err(damaged)?;
-        // Version 0.1.0 counted the lifetime of a run from its creation, and removed runs that had not ended.
+        // Version 0.1.0 counted the lifetime of a run from the creation of the run, and removed even runs that had not
+        // ended.
         if !record.status.is_final()
             && let Some(ttl) = record.ttl.take()
         {
@@ -195,7 +199,7 @@ impl TaskRecord {
         Ok(record)
     }
 
-    /// Sets the record's TTL before a write. It begins when the run ends.
+    /// Sets the TTL of the record before a write. The TTL begins when the run ends.
     pub(super) fn settle_ttl(&mut self) {
         self.ttl = match self.ttl {
             _ if !self.status.is_final() || self.cleaning => None,
@@ -206,7 +210,8 @@ impl TaskRecord {
 
     pub(crate) fn note(&mut self, what: &str, detail: impl Into<Option<String>>) {
         if self.events.len() >= EVENTS {
-            // The first events show the origin of the run, and the last ones its current state.
+            // If there are too many events, a middle event is removed. The first events show the origin of the run,
+            // and the last events show its current state.
             self.events.remove(EVENTS / 4);
         }
         self.events.push(TaskEvent { at: now_millis(), what: what.to_owned(), detail: detail.into() });
@@ -216,9 +221,9 @@ impl TaskRecord {
         if self.rounds { Revision::Rounds } else { Revision::Session }
     }
 
-    /// Returns the TTL that the client receives, counted from the task's creation. Before the run has ended,
-    /// the TTL is unknown. A client that requested a TTL then receives that TTL, because the task is kept at
-    /// least that long.
+    /// Returns the TTL for the client, counted from the creation of the task. Before the run has ended, the TTL is
+    /// unknown. If the client requested a TTL, this requested TTL is returned, because the task is stored for at least
+    /// this time.
     fn shown_ttl(&self) -> Option<u64> {
         if self.status.is_final() { self.ttl } else { self.retention.filter(|_| self.requested) }
     }
@@ -233,10 +238,10 @@ impl TaskRecord {
         self.updated = now_millis().max(self.updated + 1);
     }
 
-    /// Adds an open question under a new wire key.
+    /// Adds an open question under a new wire key. Returns the wire key.
     pub(super) fn ask(&mut self, key: &str, request: Value) -> String {
-        // A version that reads only format 2 would end the run at such a question. It would also take a relayed answer
-        // for an answer that the client showed to its user.
+        // A version of Antiphon that reads only format 2 would end the run at such a question. It would also treat a
+        // relayed answer like an answer from a form that the client showed.
         let is_shown_as_link = is_link(&request) && self.channels.carry(&request);
         if is_shown_as_link || (self.is_read_with_a_tool && allows_relay(&request)) {
             self.format = FORMAT;
@@ -254,7 +259,7 @@ impl TaskRecord {
         self.asks.values().filter_map(|asked| asked.until).min()
     }
 
-    /// Sets and returns the next job, due at `at`.
+    /// Creates the next job, which is due at the time `at`. Returns this job.
     pub(super) fn next_job(&mut self, at: u64) -> Due {
         self.jobs += 1;
         let due = Due { number: self.jobs, at };
@@ -262,18 +267,18 @@ impl TaskRecord {
         due
     }
 
-    /// Returns whether a leg runs, or is due.
+    /// Returns whether a leg is running or due.
     pub(super) fn is_awake(&self, now: u64) -> bool {
         self.job.is_some_and(|job| job.at <= now) || self.held.is_some_and(|until| until > now)
     }
 
-    /// Returns the time since when the run waits: its last progress, or the time at which it is expected to
-    /// continue.
+    /// Returns the start of the current wait. This is the last progress of the run, or the time at which the run
+    /// should have continued.
     pub(super) fn waits_since(&self) -> u64 {
         self.updated.max(self.due().unwrap_or_default()).max(self.held.unwrap_or_default())
     }
 
-    /// Returns a question with the trace context added. The record stores it without that context, so that a
+    /// Returns a question with the trace context. The record stores the question without the trace context, so that a
     /// later leg recognizes the question.
     fn traced(&self, request: &Value) -> Value {
         let mut request = request.clone();
@@ -308,7 +313,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns a record as version 0.1.0 wrote it.
+    /// Returns a record in the format of version 0.1.0.
     fn record() -> Value {
         json!({
             "v": 1, "id": "1", "tool": "onboard", "arguments": {}, "principal": null, "rounds": true,
@@ -330,7 +335,7 @@ mod tests {
         journal["journal"]["v"] = json!(2);
         assert_eq!(read(&newer).unwrap_err(), Unreadable::NewerFormat);
         assert_eq!(read(&journal).unwrap_err(), Unreadable::NewerFormat);
-        // A record that does not parse otherwise still has a version.
+        // Even if the rest of a record cannot be parsed, the record still has a version.
         assert_eq!(read(&json!({"v": 4, "body": "new"})).unwrap_err(), Unreadable::NewerFormat);
         assert_eq!(read(&json!({"v": 1})).unwrap_err(), Unreadable::Damaged);
     }
@@ -344,7 +349,7 @@ mod tests {
         let (none, app) = (Channels::default(), Channels { app: true, ..Channels::default() });
         for (channels, is_read_with_a_tool, request, expected) in [
             (none, false, &form, 1),
-            // The client of such a task shows the link itself, and every version can continue its run.
+            // In this case, the client shows the link itself, so every version of Antiphon can continue the run.
             (none, false, &link, 1),
             (none, false, &relayed, 1),
             (none, true, &form, 1),

@@ -5,20 +5,20 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// The smallest number of runs that the detector remembers.
+/// The minimum number of runs that the detector remembers.
 const REMEMBERED: usize = 4096;
 
-/// The latest write count of each run that this process has seen.
+/// Remembers the latest write count of each run that this process has read or written.
 ///
-/// Records are encrypted, so an attacker with write access to the store can neither read nor change them. But
-/// the attacker can restore an earlier record. The store itself cannot show this, but a process that has seen
-/// the later record detects it.
+/// Records are encrypted. So an attacker with write access to the store can neither read nor change them. But the
+/// attacker can restore an earlier version of a record. The store itself cannot detect this. A process that has seen
+/// the later version can detect it.
 #[derive(Debug, Default)]
 pub(super) struct RollbackDetector(Mutex<Seen>);
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// When this map is full, it replaces `before`, and the entries of the old `before` are dropped.
+    /// If this map is full, it replaces `before`, and the old entries of `before` are removed.
     lately: HashMap<String, u64>,
     before: HashMap<String, u64>,
 }
@@ -33,15 +33,15 @@ impl RollbackDetector {
         seen.lately.insert(key.to_owned(), serial);
     }
 
-    /// Returns the latest write count that was seen. Call it before you read the store, because a concurrent
-    /// write can be later than the record you read.
+    /// Returns the latest write count that this process has seen. Call this method before you read the store. After
+    /// the read, another write may have increased the write count.
     pub(super) fn known(&self, key: &str) -> Option<u64> {
         let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         seen.lately.get(key).or_else(|| seen.before.get(key)).copied()
     }
 
-    /// Returns whether the record that was read is older than `known`. It then counts as the latest record,
-    /// so that each rollback is reported once.
+    /// Returns whether a record is older than `known`. The record then counts as the latest one, so that each rollback
+    /// is reported only once.
     pub(super) fn is_put_back(&self, key: &str, serial: u64, known: Option<u64>) -> bool {
         let is_back = known.is_some_and(|known| serial < known);
         if is_back || self.known(key).is_none_or(|seen| seen < serial) {

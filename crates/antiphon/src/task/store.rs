@@ -1,4 +1,5 @@
-//! Task records in the store: encrypted, written conditionally, and removed after their TTL.
+//! The records of tasks in the store. They are encrypted, written with conditional writes, and removed after their
+//! TTL.
 
 use std::time::Duration;
 
@@ -18,20 +19,20 @@ use crate::{
 
 /// The value contains the whole record.
 const WHOLE: u8 = 0;
-/// The value contains the location of the record's pieces.
+/// The value contains the location of the pieces in which the record is stored.
 const IN_PIECES: u8 = 1;
 
-/// How late a job can be, in milliseconds, before it is queued again.
+/// The delay after which a job that has not started is queued again, in milliseconds.
 const OVERDUE: u64 = 3_000;
 
-/// How long the pieces of a run without a TTL are kept.
+/// If a run has no TTL, how long its pieces are stored.
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// The decision of a function that changes a record.
+/// The result of a function that can change a record.
 pub(super) enum Change<T> {
-    /// Write the changed record.
+    /// The changed record must be written.
     Write(T),
-    /// Do not write.
+    /// The record must not be written.
     Leave(T),
 }
 
@@ -40,8 +41,8 @@ pub(super) enum Change<T> {
 pub(super) enum Unloaded {
     /// The store failed.
     Failed(Error),
-    /// The record exists, but this replica cannot read it. Another replica may be able to, so it never counts
-    /// as removed.
+    /// The record exists, but this replica cannot read it. Another replica may be able to read it. So the run never
+    /// counts as removed.
     Unreadable(Unreadable),
 }
 
@@ -50,11 +51,12 @@ pub(super) enum Unloaded {
 pub(crate) enum Unreadable {
     /// The record is encrypted with a key that is not in the `KeyRing`.
     UnknownKey,
-    /// The record does not open with the key of that number: the key differs, or the record was changed.
+    /// The record cannot be decrypted with the key that has the same ID. The key is different, or the record was
+    /// changed.
     WrongKey,
     /// A newer version wrote the record.
     NewerFormat,
-    /// The value is not a record, or a part of it is missing.
+    /// The value is not a record, or a piece of the record is missing.
     Damaged,
 }
 
@@ -69,7 +71,7 @@ impl Unreadable {
         }
     }
 
-    /// Returns advice for the operator.
+    /// Returns advice that tells the operator how to solve the problem.
     pub(crate) fn advice(self) -> &'static str {
         match self {
             Self::UnknownKey | Self::WrongKey => "give every replica the same `KeyRing`",
@@ -102,20 +104,21 @@ impl From<Unloaded> for Error {
     }
 }
 
-/// How often a record is read again while its pieces are being replaced.
+/// How often a record is read again if its pieces are replaced during the read.
 const REREADS: usize = 16;
 
 impl Tasks {
-    /// Loads a run. Returns `None` if it does not exist.
+    /// Loads a run. Returns `None` if the run does not exist.
     ///
     /// # Errors
     ///
-    /// Returns an error if the store fails, or if the record cannot be read.
+    /// Returns an error if the store fails, or if this replica cannot read the record.
     pub(super) async fn load(&self, key: &str) -> Result<Option<(TaskRecord, Revision)>> {
         Ok(self.try_load(key).await?)
     }
 
-    /// Loads a run like [`load`](Self::load), and distinguishes an unreadable record from a failed store.
+    /// Loads a run like [`load`](Self::load). The error distinguishes an unreadable record from a failure of the
+    /// store.
     pub(super) async fn try_load(&self, key: &str) -> Result<Option<(TaskRecord, Revision)>, Unloaded> {
         let known = self.rollback.known(key);
         let mut before = None;
@@ -125,8 +128,8 @@ impl Tasks {
                 return Ok(None);
             };
             let opened = match self.open(key, &found.value).await {
-                // A writer stores new pieces and then removes the old ones. A concurrent reader must read the
-                // record again.
+                // A writer first stores new pieces, and then removes the old pieces. If this happens during a read,
+                // the record must be read again.
                 Err(Unloaded::Unreadable(Unreadable::Damaged)) if before != Some(found.revision) => {
                     before = Some(found.revision);
                     continue;
@@ -135,8 +138,8 @@ impl Tasks {
             };
             let record = opened.inspect_err(|unloaded| self.tell_unreadable(key, unloaded))?;
             if self.rollback.is_put_back(key, record.serial, known) {
-                // A store that lost its latest writes looks the same. The run must then continue from the
-                // stored record.
+                // The same happens if the store has lost its latest writes. In that case, the run must continue from
+                // the stored record. So this is not an error for the caller.
                 tracing::error!(
                     key,
                     "the store returned an older version of a task record: the store lost a write, or an earlier version was restored"
@@ -144,7 +147,7 @@ impl Tasks {
             }
             return Ok(Some((record, found.revision)));
         }
-        // The run is written faster than it can be read.
+        // The record changes faster than it can be read.
         Err(Unloaded::Failed(unavailable(&StoreError::Conflict { key: key.to_owned() })))
     }
 
@@ -187,7 +190,7 @@ impl Tasks {
         Ok(record)
     }
 
-    /// Encrypts a record for the store. Returns the value, and the pieces if the record has any.
+    /// Encrypts a record for the store. Returns the value, and the pieces if the record is stored in pieces.
     async fn seal(&self, key: &str, record: &TaskRecord) -> Result<(Bytes, Option<Pieces>)> {
         let json = serde_json::to_vec(record)?;
         let sealed = self.runtime.seal.seal_kept(&json, key.as_bytes());
@@ -209,7 +212,8 @@ impl Tasks {
         Ok(([&[IN_PIECES], &serde_json::to_vec(&pieces)?[..]].concat().into(), Some(pieces)))
     }
 
-    /// Returns how long the store must keep a record. `None` if the run has not ended, or has no TTL.
+    /// Returns how long the store must still keep a record. Returns `None` if the run has not ended, or if it has no
+    /// TTL.
     fn left(record: &TaskRecord) -> Option<Duration> {
         let ttl = record.ttl?;
         let left = record.created.saturating_add(ttl).saturating_sub(now_millis());
@@ -227,8 +231,7 @@ impl Tasks {
         Ok(revision.0)
     }
 
-    /// Replaces the record of a run. Returns `None` if another process has changed the record since
-    /// `revision`.
+    /// Replaces the record of a run. Returns `None` if another process has changed the record after `revision`.
     pub(super) async fn write(
         &self,
         key: &str,
@@ -247,7 +250,7 @@ impl Tasks {
                 Ok(Some(revision))
             }
             Err(StoreError::Conflict { .. }) => {
-                // No record refers to these pieces.
+                // No record contains a reference to these pieces.
                 self.forget(pieces).await;
                 Ok(None)
             }
@@ -255,7 +258,7 @@ impl Tasks {
         }
     }
 
-    /// Changes a run, and retries after write conflicts. Returns `None` if the run does not exist.
+    /// Changes the record of a run, and retries the change after a conflict. Returns `None` if the run does not exist.
     pub(super) async fn change<T>(
         &self,
         key: &str,
@@ -274,7 +277,7 @@ impl Tasks {
         }
     }
 
-    /// Returns a page of runs under `prefix`, and the cursor of the next page.
+    /// Returns a page of runs under `prefix`, and the cursor for the next page.
     pub(super) async fn records(
         &self,
         prefix: &str,
@@ -293,8 +296,8 @@ impl Tasks {
             match self.open(&item.key, &item.value).await {
                 Ok(record) => records.push((item.key, record, item.revision)),
                 Err(Unloaded::Failed(error)) => return Err(error),
-                // The pieces may have been replaced since the page was read. If a record stays unreadable,
-                // the listing omits it.
+                // The pieces may have been replaced after the page was read. If the record still cannot be read, the
+                // list does not contain it.
                 Err(Unloaded::Unreadable(_)) => match self.try_load(&item.key).await {
                     Ok(Some((record, revision))) => records.push((item.key, record, revision)),
                     Ok(None) | Err(Unloaded::Unreadable(_)) => {}
@@ -305,7 +308,7 @@ impl Tasks {
         Ok((records, page.next.map(|Cursor(next)| next)))
     }
 
-    /// Deletes pieces that no record refers to. If that fails, they expire.
+    /// Deletes pieces to which no record refers. If the deletion fails, the pieces expire later.
     async fn forget(&self, pieces: Option<Pieces>) {
         if let Some(pieces) = pieces
             && let Err(error) = pieces.delete(&*self.backend.store).await
@@ -325,7 +328,8 @@ impl Tasks {
         }
     }
 
-    /// Returns the name of a queue. Runs of the same tool and caller share a queue.
+    /// Returns the name of the queue with this number. All runs with the same tool and the same caller use the same
+    /// queue.
     pub(super) fn lane(&self, number: u32) -> String {
         format!("tasks:{}:{number}", self.audience)
     }
@@ -336,13 +340,13 @@ impl Tasks {
         self.lane(number % self.config.shards)
     }
 
-    /// Returns the ID of a run's job. A job that is queued again uses a different ID.
+    /// Returns the ID of a run's job. If a job is queued again, it has another ID.
     pub(super) fn job_id(id: &str, number: u64) -> String {
         format!("{id}~{number}")
     }
 
-    /// Queues a run's job. Returns whether it is queued. If not, the next read of the task or its alarm
-    /// queues it.
+    /// Queues the job of a run. Returns whether this succeeded. If not, the job is queued later, when the task is read
+    /// or when its alarm expires.
     pub(super) async fn push(&self, key: &str, record: &TaskRecord, due: Due, now: u64) -> bool {
         self.push_as(&Self::job_id(&record.id, due.number), key, record, due, now).await
     }
@@ -364,19 +368,19 @@ impl Tasks {
         }
     }
 
-    /// Returns whether a job that was due at `at` is late by more than [`OVERDUE`].
+    /// Returns whether a job that was due at the time `at` is late by more than [`OVERDUE`].
     pub(super) fn is_overdue(at: u64, now: u64) -> bool {
         at + OVERDUE < now
     }
 
-    /// Queues the overdue job of a run again, because the process that named it may have died before queuing
-    /// it. If the job is already queued, this has no effect.
+    /// Queues the overdue job of a run again, because the process that created the job may have died before it queued
+    /// the job. If the job is already queued, this has no effect.
     ///
     /// Returns whether the job was lost.
     pub(super) async fn heal(&self, key: &str, record: &TaskRecord) -> bool {
         let now = now_millis();
         if let Some(due) = record.job.filter(|due| Self::is_overdue(due.at, now))
-            // The job that waits for the end of the hold runs first.
+            // A job that waits for the end of the hold must run first.
             && record.held.is_none_or(|until| until + OVERDUE < now)
             && self.queue(&Self::job_id(&record.id, due.number), key, record, due, now).await
                 == Some(Pushed::Added)
@@ -392,8 +396,8 @@ impl Tasks {
         false
     }
 
-    /// Rejects new tasks if other replicas could not read them. On a replica that has just started, it first
-    /// waits for the comparison of the key rings.
+    /// Returns an error if this replica must not create tasks, because other replicas could not read them. If this
+    /// replica has just started, the method first waits for the comparison of the key rings.
     pub(super) async fn check_able(&self) -> Result<()> {
         self.wait_for_comparison().await;
         if !self.is_unfit() {
@@ -406,7 +410,7 @@ impl Tasks {
         }))
     }
 
-    /// Rejects new tasks if too many jobs wait.
+    /// Returns an error if too many jobs wait for a worker.
     pub(super) async fn check_backlog(&self) -> Result<()> {
         let waiting = self.slots.backlog(self).await;
         if waiting <= self.config.max_queued {
@@ -420,7 +424,7 @@ impl Tasks {
     }
 }
 
-/// The payload of a job: its number, the record's key, and the tool.
+/// The payload of a job. It contains the number of the job, the name of the record, and the name of the tool.
 pub(super) struct JobPayload {
     pub(super) number: u64,
     pub(super) key: String,
@@ -434,7 +438,7 @@ impl JobPayload {
         Some(Self { number, key: parts.next()?.to_owned(), tool: parts.next()?.to_owned() })
     }
 
-    /// Returns the owner part of the record's key.
+    /// Returns the owner, which is a part of the record's name.
     pub(super) fn owner(&self) -> &str {
         self.key.split('/').nth(1).unwrap_or_default()
     }

@@ -22,7 +22,7 @@ pub enum TaskStatus {
     Working,
     /// The task waits for answers to its questions.
     InputRequired,
-    /// The task has a result. If the tool failed, the result contains its error.
+    /// The task has a result. If the tool failed, the result contains the error.
     Completed,
     /// The task ended with a JSON-RPC error.
     Failed,
@@ -31,7 +31,7 @@ pub enum TaskStatus {
 }
 
 impl TaskStatus {
-    /// Returns whether the task has ended, so that its status no longer changes.
+    /// Returns whether the task has ended. The status then no longer changes.
     pub fn is_final(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
     }
@@ -48,41 +48,41 @@ impl TaskStatus {
     }
 }
 
-/// A task as its owner can read it.
+/// A task, in the form in which its owner can read it.
 #[derive(Clone, Debug)]
 pub(crate) struct TaskView {
     pub(crate) id: String,
-    /// The owner, for links to the task's questions.
+    /// The owner of the task, for links to the task's questions.
     #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only web pages need links"))]
     pub(crate) owner: Owner,
     /// The name of the tool.
     pub(crate) tool: String,
     pub(crate) status: TaskStatus,
-    /// The progress or the error, as text.
+    /// The progress message or the error message.
     pub(crate) message: Option<String>,
     /// The time of creation, in milliseconds since 1970.
     pub(crate) created: u64,
     /// The time of the last status change, in milliseconds since 1970.
     pub(crate) updated: u64,
-    /// The time from creation to removal, in milliseconds. `None` means that the task does not expire, or
-    /// that the time is not known yet.
+    /// The time from the creation of the task to its removal, in milliseconds. `None` means that the task does not
+    /// expire, or that the time is not known yet.
     pub(crate) ttl: Option<u64>,
     /// The recommended poll interval, in milliseconds.
     pub(crate) poll: u64,
     /// The open questions, by wire key.
     pub(crate) asks: BTreeMap<String, Value>,
     pub(crate) ended: Option<Ended>,
-    /// The channels, besides the client, through which questions can be answered.
+    /// The channels in addition to the client, through which the user can answer.
     pub(crate) channels: Channels,
-    /// Whether the caller reads the result with the tool `task_result`.
+    /// Whether the model reads the result with the tool `task_result`.
     pub(crate) is_read_with_a_tool: bool,
     /// The time at which the first open question expires, in milliseconds since 1970.
     pub(crate) questions_end: Option<u64>,
-    /// A number that changes with every change of the task.
+    /// The version of the task. It changes with every change of the task.
     pub(crate) version: u64,
 }
 
-/// The end of a task.
+/// How a task has ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Ended {
@@ -97,7 +97,7 @@ pub(crate) enum Ended {
 }
 
 impl Ended {
-    /// Returns the end of a task whose tool has returned `result`.
+    /// Converts the `result` of a tool into the end of its task.
     pub(crate) fn of(result: Result<ToolOutput>, revision: Revision) -> Self {
         match result.or_else(|error| error_output(&error, revision)) {
             Ok(output) => Self::Output(output.into()),
@@ -108,7 +108,7 @@ impl Ended {
     }
 }
 
-/// A tool's output, stored independently of the protocol revision.
+/// A tool's output in the stored form, which does not depend on the protocol revision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct KeptOutput {
     content: Vec<ContentBlock>,

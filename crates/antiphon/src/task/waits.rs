@@ -1,12 +1,13 @@
-//! The list of a caller's runs that wait for their users.
+//! The list of a caller's runs that wait for users.
 //!
-//! If a run waits for an answer, and its caller reads the result with a tool, it has a record
-//! `waits/<audience>/<owner>/<call>` with the ID of its task. All unauthenticated callers have the same owner, so their
-//! records are named `waits/<audience>/<owner>/<connection>/<call>`. Unauthenticated callers over streamable HTTP have
-//! no record, because the server cannot distinguish them. The record expires with the questions of the run.
+//! A run is listed if it waits for an answer and its result is read with a tool. Its record in the list is
+//! `waits/<audience>/<owner>/<call>`, and contains the ID of the task. All unauthenticated callers have the same
+//! owner. So their records have the names `waits/<audience>/<owner>/<connection>/<call>`. Runs of unauthenticated
+//! callers over streamable HTTP are not listed, because the server cannot distinguish these callers. The record
+//! expires together with the questions of the run.
 //!
-//! The record is a hint: readers check the run itself, so an old record does no harm. If the record is missing, a
-//! repeated call starts a second run, and a form without an ID does not find the question.
+//! The record is only a hint. Readers also check the run itself, so an old record causes no error. If the record is
+//! missing, a repeated call starts a second run, and a form that has no task ID does not find the question.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -20,14 +21,15 @@ use crate::{
     error::{Error, ErrorKind, Result},
 };
 
-/// How long a question counts as the one that a form without a task ID is about, in milliseconds.
+/// If a form has no task ID, it shows a question that was asked within this time, in milliseconds.
 const LATELY: u64 = 10 * 60 * 1000;
 
-/// How many records are read at once, and how many are searched for the question of a form without a task ID.
+/// The number of records that are read at once. The next constant is the maximum number of records that are searched
+/// for the question of a form without a task ID.
 const PAGE: usize = 200;
 const SEARCHED: usize = 2000;
 
-/// How long a run without an end of its questions is listed.
+/// If the questions of a run do not expire, how long the run is listed.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 impl Tasks {
@@ -35,8 +37,8 @@ impl Tasks {
         format!("{WAITS}{}/{}/", self.audience, owner.0)
     }
 
-    /// Returns the prefix of the records of a caller. Returns `None` for unauthenticated callers over streamable HTTP,
-    /// because the server cannot distinguish them.
+    /// Returns the name prefix of a caller's records in the list. Returns `None` for unauthenticated callers over
+    /// streamable HTTP, because the server cannot distinguish these callers.
     fn caller_prefix(&self, principal: Option<&str>, connection: Option<&str>) -> Option<String> {
         let owner = self.owner_prefix(&Self::owner(principal));
         if principal.is_some() {
@@ -45,7 +47,8 @@ impl Tasks {
         connection.map(|connection| format!("{owner}{connection}/"))
     }
 
-    /// Returns the keys under which a run can be listed: its call, or its own ID if another run of the same call waits.
+    /// Returns the record names under which a run can be listed. The first name contains the call. If another run of
+    /// the same call already has this name, the second name is used, which contains the task ID.
     fn waits_keys(&self, record: &TaskRecord) -> Vec<String> {
         let prefix = self.caller_prefix(record.principal.as_deref(), record.connection.as_deref());
         let Some(prefix) = prefix else { return Vec::new() };
@@ -53,7 +56,7 @@ impl Tasks {
         names.into_iter().flatten().map(|name| format!("{prefix}{name}")).collect()
     }
 
-    /// Lists a run that is about to wait for its user. Does nothing if a client follows the run.
+    /// Lists a run that is about to wait for its user. If a client follows the run, does nothing.
     pub(super) async fn list_waiting(&self, record: &TaskRecord) {
         if !record.is_read_with_a_tool {
             return;
@@ -71,7 +74,7 @@ impl Tasks {
         }
     }
 
-    /// Lists a run under `key`. Returns `false` if another run has the key.
+    /// Lists a run under the record name `key`. Returns `false` if another run already has this name.
     async fn list_as(&self, key: &str, record: &TaskRecord, life: Duration) -> Result<bool, StoreError> {
         let (store, id) = (&self.backend.store, Bytes::from(record.id.clone()));
         match store.create(key, id.clone(), Some(life)).await {
@@ -88,8 +91,8 @@ impl Tasks {
         }
     }
 
-    /// Removes a run from the list, because it no longer waits for its user. Call it before the next leg can start: the
-    /// leg can list the run again.
+    /// Removes a run from the list, because it no longer waits for its user. Call this method before the next leg can
+    /// start, because the next leg may list the run again.
     pub(super) async fn unlist_waiting(&self, record: &TaskRecord) {
         if !record.is_read_with_a_tool || record.put.is_empty() {
             return;
@@ -110,14 +113,14 @@ impl Tasks {
         }
     }
 
-    /// Removes a run from the list if it has an answer to each of its questions.
+    /// Removes a run from the list if all its questions have answers.
     pub(super) async fn unlist_answered(&self, record: &TaskRecord) {
         if record.asks.is_empty() {
             self.unlist_waiting(record).await;
         }
     }
 
-    /// Returns the IDs of the listed runs. After `most` of them, it reads no further page.
+    /// Returns the IDs of the listed tasks. If `most` IDs were found, no further page is read.
     async fn listed(&self, prefix: &str, most: usize) -> Result<BTreeSet<String>> {
         let mut after = None;
         let mut ids = BTreeSet::new();
@@ -134,8 +137,8 @@ impl Tasks {
         Ok(ids)
     }
 
-    /// Returns the tasks of this owner that wait for an answer through a channel, and have done so for a short time.
-    /// The newest is first.
+    /// Returns the tasks of this owner that wait for an answer through a channel, and have not waited for long. The
+    /// newest task is first.
     pub(crate) async fn waiting(self: &Arc<Self>, owner: &Owner) -> Result<Vec<TaskView>> {
         let since = now_millis().saturating_sub(LATELY);
         let mut views = Vec::new();
@@ -147,7 +150,7 @@ impl Tasks {
         Ok(views)
     }
 
-    /// Returns the run of an earlier call that `new` repeats, if that run waits for its user.
+    /// Returns the run of an earlier call that is equal to the call of `new`, if this run waits for its user.
     pub(crate) async fn joined(self: &Arc<Self>, new: &NewTask) -> Option<TaskView> {
         let call = new.call.as_ref()?;
         let prefix = self.caller_prefix(new.principal.as_deref(), new.connection.as_deref())?;
@@ -155,7 +158,7 @@ impl Tasks {
         let found = match self.backend.store.get(&key).await {
             Ok(found) => found?,
             Err(error) => {
-                // The call itself may not need the store.
+                // The call must not fail here, because it may not need the store.
                 tracing::warn!(%error, "the search for a waiting run of the same call failed; a new run starts");
                 return None;
             }
@@ -165,13 +168,13 @@ impl Tasks {
         let key = Self::key(&owner, std::str::from_utf8(&found.value).ok()?)?;
         let (record, revision) = self.load(&key).await.ok()??;
         self.heal(&key, &record).await;
-        // The list is not authenticated. The record of the run is.
+        // The list is not authenticated, but the record of the run is. So the record is checked.
         let view = record.view(revision.0);
         (record.call == new.call && waits(&view)).then_some(view)
     }
 
-    /// Rejects a new run if too many runs of its caller wait for users. Does not limit unauthenticated callers over
-    /// streamable HTTP: one of them could otherwise use up the limit of all others.
+    /// Returns an error if too many runs of the caller already wait for users. Unauthenticated callers over streamable
+    /// HTTP have no limit, because one of them could use up the limit of all others.
     pub(crate) async fn check_waiting(&self, new: &NewTask) -> Result<()> {
         let prefix = self.caller_prefix(new.principal.as_deref(), new.connection.as_deref());
         let (Some(most), Some(prefix)) = (new.max_waiting, prefix) else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! Notifications about changed tasks, from any replica.
+//! Notifications about changed tasks. A notification can come from any replica.
 
 use std::{
     collections::HashMap,
@@ -11,23 +11,23 @@ use tokio::sync::Notify;
 
 use super::{Tasks, record::TaskRecord};
 
-/// The waiters of each task.
+/// For each task, the handles that wait for a change.
 #[derive(Debug, Default)]
 pub(super) struct Watchers(Mutex<Watched>);
 
 #[derive(Debug, Default)]
 struct Watched {
     tasks: HashMap<String, Weak<Notify>>,
-    /// The number of entries at which unused ones are removed.
+    /// If there are this many entries, unused entries are removed.
     sweep_at: usize,
 }
 
-/// The smallest number of entries at which unused ones are removed.
+/// The minimum number of entries at which unused entries are removed.
 const SWEEP: usize = 64;
 
 impl Watchers {
-    /// Returns a handle that is notified when the task may have changed. The entry exists while the handle is
-    /// in use.
+    /// Returns a handle that is notified when the task may have changed. The entry of the task exists as long as the
+    /// handle is in use.
     pub(super) fn watch(&self, id: &str) -> Arc<Notify> {
         let mut watched = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(notify) = watched.tasks.get(id).and_then(Weak::upgrade) {
@@ -57,7 +57,7 @@ impl Watchers {
     }
 }
 
-/// The message that replicas publish about a task.
+/// The message with which replicas announce that a task has changed.
 #[derive(Debug, Serialize, Deserialize)]
 struct News {
     id: String,
@@ -67,8 +67,8 @@ struct News {
 }
 
 impl Tasks {
-    /// Returns a handle that is notified when a change of the task is announced. Announcements can be lost,
-    /// so poll as well.
+    /// Returns a handle that is notified when a change of the task is announced. Announcements can be lost, so you
+    /// must also poll.
     pub(crate) fn news(&self, id: &str) -> Arc<Notify> {
         self.watchers.watch(id)
     }
@@ -77,10 +77,11 @@ impl Tasks {
         format!("tasks/{}", self.audience)
     }
 
-    /// Announces a changed task to its waiters on every replica, and a cancellation also to the running leg.
+    /// Announces that a task has changed. The announcement wakes the waiters on every replica. If the task was
+    /// cancelled, the running leg is also notified.
     ///
-    /// Clients of MCP 2026-07-28 poll, so no replica waits on their behalf. For their tasks, other replicas
-    /// receive only cancellations. If a tool reads the result, any replica can have waiters.
+    /// Clients of MCP 2026-07-28 poll, so no replica waits for them. So for their tasks, only cancellations are sent
+    /// to other replicas. If the result is read with a tool, there can be waiters on any replica.
     pub(super) async fn announce(&self, record: &TaskRecord, cancelled: bool) {
         let id = &record.id;
         self.heard(&News { id: id.to_owned(), cancelled });
@@ -89,7 +90,7 @@ impl Tasks {
         }
         let news = serde_json::to_vec(&News { id: id.to_owned(), cancelled }).unwrap_or_default();
         if let Err(error) = self.backend.bus.publish(&self.topic(), news.into()).await {
-            // Waiters also poll.
+            // A failure is harmless, because waiters also poll.
             tracing::debug!(%error, "a changed task could not be announced to the other replicas");
         }
     }
@@ -103,7 +104,7 @@ impl Tasks {
         }
     }
 
-    /// Receives announcements of the other replicas until the server stops.
+    /// Receives the announcements of the other replicas, until the server stops.
     pub(super) async fn listen(tasks: Weak<Self>) {
         loop {
             let Some(this) = tasks.upgrade() else { return };

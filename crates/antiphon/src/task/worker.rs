@@ -1,4 +1,4 @@
-//! Workers: lease jobs from all queues in turn, within the limits for each tool and caller.
+//! Workers. They lease jobs from all queues, and respect the limits for each tool and each caller.
 
 use std::{
     collections::HashMap,
@@ -16,33 +16,33 @@ use crate::{
     telemetry::Recorder,
 };
 
-/// How long a worker waits for a job before it sends the next lease request.
+/// How long a lease request waits for a job.
 const WAIT: Duration = Duration::from_secs(20);
 
-/// How long to wait after the queue has failed.
+/// The wait after the queue has failed.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// How long a count of waiting jobs is cached.
+/// How long the number of waiting jobs is cached.
 const COUNTED: Duration = Duration::from_secs(5);
 
-/// How long a leased job waits for the limit of its tool or caller, before other jobs of its queue can pass
-/// it.
+/// How long a leased job waits because of the limit for its tool or caller. After that time, the job is queued again,
+/// so that other jobs of the same queue can start.
 const SHARE: Duration = Duration::from_secs(1);
 
-/// How often a server without a backend removes expired records.
+/// The interval at which a server without a backend removes expired records.
 const SWEEP: Duration = Duration::from_secs(60);
 
-/// How much longer than `TaskConfig::with_drain` a shutdown waits, so that the jobs of stopped legs return to
-/// the queue.
+/// The additional time for which a shutdown waits after `TaskConfig::with_drain`. During this time, the jobs of
+/// stopped legs return to the queue.
 const HANDED_OVER: Duration = Duration::from_secs(5);
 
-/// The smallest number of kinds at which unused kinds are removed.
+/// The minimum number of kinds at which unused kinds are removed.
 const SWEEP_KINDS: usize = 1024;
 
-/// The slots for running legs.
+/// The slots for legs that run in this process.
 pub(super) struct Slots {
     all: Arc<Semaphore>,
-    /// The slots of each kind of leg, and the number of kinds at which unused ones are removed.
+    /// The slots for each kind of leg, and the number of kinds at which unused kinds are removed.
     kinds: Mutex<(HashMap<String, Arc<Semaphore>>, usize)>,
     counted: Mutex<Option<(Instant, u64)>>,
 }
@@ -53,7 +53,7 @@ impl Slots {
         Self { all, kinds: Mutex::new((HashMap::new(), SWEEP_KINDS)), counted: Mutex::default() }
     }
 
-    /// Returns the slots for one kind of leg. There are `places` of them.
+    /// Returns the slots for one kind of leg. `places` is the number of these slots.
     fn of(&self, kind: String, places: usize) -> Arc<Semaphore> {
         let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
         let (kinds, sweep_at) = &mut *kinds;
@@ -68,7 +68,7 @@ impl Slots {
         )
     }
 
-    /// Waits for a slot of the same caller and of the same tool.
+    /// Waits for a slot for the caller, and for a slot for the tool.
     async fn shares(&self, config: &TaskConfig, payload: &JobPayload) -> Vec<OwnedSemaphorePermit> {
         let mut places = Vec::new();
         if config.per_caller < config.workers {
@@ -84,13 +84,13 @@ impl Slots {
         permits
     }
 
-    /// Returns the number of waiting jobs. The number can be as old as [`COUNTED`].
+    /// Returns the number of waiting jobs. The number can be cached for up to [`COUNTED`].
     pub(super) async fn backlog(&self, tasks: &Tasks) -> u64 {
         let counted = *self.counted.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, waiting)) = counted.filter(|(at, _)| at.elapsed() < COUNTED) {
             return waiting;
         }
-        // Concurrent callers use the earlier count meanwhile.
+        // During the count, concurrent callers use the earlier number.
         *self.counted.lock().unwrap_or_else(PoisonError::into_inner) =
             Some((Instant::now(), counted.map_or(0, |(_, waiting)| waiting)));
         let mut waiting = 0;
@@ -106,7 +106,7 @@ impl Slots {
 }
 
 impl Tasks {
-    /// Starts the background work once, if a Tokio runtime is available.
+    /// Starts the background work if a Tokio runtime is available. Later calls do nothing.
     pub(crate) fn begin(self: &Arc<Self>) {
         if self.begun.load(Ordering::Acquire) {
             return;
@@ -134,7 +134,7 @@ impl Tasks {
         }
     }
 
-    /// Removes expired records, if no replicas do it together.
+    /// Removes expired records, if the server has no backend. With a backend, the replicas share this work.
     async fn sweep(tasks: Weak<Self>) {
         loop {
             let Some(this) = tasks.upgrade() else { return };
@@ -152,13 +152,13 @@ impl Tasks {
         }
     }
 
-    /// Checks that the queue responds.
+    /// Checks whether the queue responds.
     #[cfg(feature = "http")]
     pub(crate) async fn answers(&self) -> antiphon_store::Result<()> {
         self.backend.queue.ping().await
     }
 
-    /// Records the queue depth periodically, because a metrics collector cannot wait for a queue.
+    /// Periodically records the queue depth, because a metrics collector cannot wait for a queue.
     async fn gauge(tasks: Weak<Self>, recorder: Recorder) {
         loop {
             let Some(this) = tasks.upgrade() else { return };
@@ -177,7 +177,7 @@ impl Tasks {
                 }
             }
             drop(this);
-            // A partial count would look like an empty queue.
+            // Without this check, a partial count could look like an empty queue.
             if known {
                 recorder.depth(depth);
             }
@@ -190,8 +190,8 @@ impl Tasks {
 
     /// Leases jobs of one queue until the server stops.
     ///
-    /// Each queue has a few leased jobs that wait for a slot, and slots are assigned in the order of waiting.
-    /// So a queue with ten thousand jobs waits as long for its next slot as a queue with two.
+    /// For each queue, a few leased jobs wait for a slot. Slots are assigned in the order of waiting. So a queue with
+    /// ten thousand jobs does not get its next slot sooner than a queue with two jobs.
     async fn pull(tasks: Weak<Self>, lane: String) {
         let Some(batch) = tasks.upgrade().map(|tasks| tasks.config.workers.div_ceil(4).min(64)) else {
             return;
@@ -235,8 +235,8 @@ impl Tasks {
         }
     }
 
-    /// Reserves a slot for a leg that runs without a job. Returns `None` if this process runs no jobs and
-    /// needs no slot.
+    /// Reserves a slot for a leg that runs without a job. Returns `None` if this process executes no jobs, because no
+    /// slot is then needed.
     ///
     /// # Errors
     ///
@@ -248,7 +248,7 @@ impl Tasks {
         Arc::clone(&self.slots.all).try_acquire_owned().map(Some)
     }
 
-    /// Waits until no leg runs in this process. Each leg has finished, or its job is queued again.
+    /// Waits until no leg runs in this process. Each leg has then finished, or its job is queued again.
     pub(crate) async fn drained(&self) {
         let places = u32::try_from(self.config.workers.min(Semaphore::MAX_PERMITS)).unwrap_or(u32::MAX);
         let limit = self.config.drain.saturating_add(HANDED_OVER);
@@ -270,19 +270,19 @@ impl Tasks {
         };
         let place = async {
             let shares = tokio::time::timeout(SHARE, self.slots.shares(&self.config, &payload)).await.ok()?;
-            // The shared slot comes last, so that no job holds it while it waits for another slot.
+            // The slot that all jobs share is taken last. So no job holds this slot while it waits for another slot.
             Some((shares, Arc::clone(&self.slots.all).acquire_owned().await.ok()))
         };
         let placed = tokio::select! {
             biased;
-            // Jobs that have not started are left to the other replicas.
+            // At shutdown, jobs that have not started are returned, so that other replicas can execute them.
             () = self.stopped.cancelled() => Some(Err(Duration::ZERO)),
             placed = self.while_held(lease, place) => placed.map(|placed| placed.ok_or(SHARE)),
         };
         let _places = match placed {
             Some(Ok(places)) => places,
             Some(Err(wait)) => {
-                // If this fails, the job returns when its lease expires.
+                // If this fails, the job is delivered again when its lease expires.
                 let _ = self.later(&job, &payload, wait).await;
                 return;
             }
@@ -296,7 +296,7 @@ impl Tasks {
         };
         let then = tokio::select! {
             then = work => then,
-            // Another worker can continue at once. A graceful shutdown does not count as a worker death.
+            // Another worker can continue immediately. A graceful shutdown does not count as a worker death.
             () = ended => JobOutcome::Later(Duration::ZERO),
         };
         leased.became(match then {
@@ -308,23 +308,23 @@ impl Tasks {
             JobOutcome::Done => self.backend.queue.ack(lease).await,
             JobOutcome::Later(wait) => self.later(&job, &payload, wait).await,
             JobOutcome::Unreadable => self.hand_on(&job, &payload).await,
-            // A leg that lost its lease may have written last. In that case this worker has the job, and no
-            // leg has the run.
+            // A leg that lost its lease may have written last. In that case, this worker has the job, but no leg
+            // executes the run. So the job is returned to the queue.
             JobOutcome::Lost => self.backend.queue.nack(lease, PAUSE).await,
         };
         match told {
             Ok(()) | Err(StoreError::LeaseLost { .. }) => {}
-            // The job is delivered again, and the next worker finds nothing to do.
+            // The job is then delivered again, and the next worker finds nothing to do.
             Err(error) => {
                 tracing::warn!(%error, "the queue could not be updated after a job ended; the job is delivered again");
             }
         }
     }
 
-    /// Returns a run that this replica cannot read to the queue, with an exponential delay of up to 256
-    /// seconds.
+    /// Returns the job of a run that this replica cannot read to the queue. The delay before the next delivery grows
+    /// exponentially, up to 256 seconds.
     async fn hand_on(&self, job: &Job, payload: &JobPayload) -> Result<(), StoreError> {
-        /// The marker in a job ID, followed by the number of failed reads.
+        /// A marker in the job ID. The number of failed reads follows this marker.
         const TIMES: &str = "~unread";
         let before = job.id().split_once(TIMES).and_then(|(_, rest)| rest.split('~').next()?.parse().ok());
         let times: u32 = before.unwrap_or(0);
@@ -334,12 +334,12 @@ impl Tasks {
         self.queue_anew(job, id, wait).await
     }
 
-    /// Queues a leg again that could not run, as a new job. A new job is necessary, because the attempts of
-    /// one job count as worker deaths.
+    /// Queues the job of a leg that could not run again, as a new job. A new job is necessary, because the delivery
+    /// attempts of one job count as worker deaths.
     ///
-    /// Two IDs alternate, so a leg never has more than three jobs. The search for lost jobs uses the first
-    /// ID, which differs from both. If two jobs of a leg are queued again at the same time, only one remains.
-    /// A leg that the search may have duplicated first marks its run as held.
+    /// Two IDs alternate, so a leg never has more than three jobs. The search for lost jobs uses the first ID, which
+    /// differs from these two IDs. If two jobs of a leg are queued again at the same time, only one of them remains.
+    /// The search may have duplicated the job of a leg. In this case, the leg first marks its run as held.
     async fn later(&self, job: &Job, payload: &JobPayload, wait: Duration) -> Result<(), StoreError> {
         let task = payload.key.rsplit('/').next().unwrap_or_default();
         let first = Self::job_id(task, payload.number);
@@ -356,7 +356,7 @@ impl Tasks {
         }
     }
 
-    /// Waits for a future and keeps extending the lease. Returns `None` if the lease was lost.
+    /// Waits for a future, and extends the lease during the wait. Returns `None` if the lease was lost.
     pub(super) async fn while_held<T>(&self, lease: &Lease, wait: impl Future<Output = T>) -> Option<T> {
         let mut wait = std::pin::pin!(wait);
         loop {

@@ -1,4 +1,4 @@
-//! Stores the results of a leg.
+//! Stores the progress and the results of a leg.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,24 +25,24 @@ use crate::{
     run::{Claimed, Pending, Persistence, Stop},
 };
 
-/// The exclusive access of one leg to its run.
+/// The access of one leg to the record of its run. Only one leg of a run can write.
 pub(crate) struct TaskWriter {
     tasks: Arc<Tasks>,
     pub(super) key: String,
     pub(super) id: String,
     held: Mutex<(TaskRecord, Revision)>,
-    /// The answers that the tool received at the start of the leg. When it waits again, it has used them, or
-    /// they did not fit.
+    /// The answers that the tool received at the start of the leg. When the tool waits again, it has used these
+    /// answers, or they did not match the questions.
     given: StdMutex<BTreeSet<String>>,
-    /// The latest progress message, to be stored with the next write or heartbeat.
+    /// The latest progress message. It is stored with the next write or heartbeat.
     message: StdMutex<Option<String>>,
-    /// Whether the record marks the run as held.
+    /// Whether this leg has marked the run as held.
     holds: AtomicBool,
-    /// Wakes the driver.
+    /// Wakes the driver of the leg.
     news: Notify,
     lost: CancellationToken,
     cancelled: CancellationToken,
-    /// The slot of a leg that runs without a job.
+    /// The slot of the leg, if the leg runs without a job.
     _place: Option<OwnedSemaphorePermit>,
 }
 
@@ -77,13 +77,13 @@ impl TaskWriter {
         self.news.notify_one();
     }
 
-    /// Marks the run as lost to another process. The driver starts nothing new.
+    /// Marks the run as lost, because another process executes it now. The driver then starts nothing new.
     pub(crate) fn lose(&self) {
         self.lost.cancel();
         self.news.notify_one();
     }
 
-    /// Returns the record to continue from, and remembers which answers the tool receives.
+    /// Returns the record from which the leg continues, and remembers which answers the tool receives.
     pub(super) async fn begin(&self) -> TaskRecord {
         let record = self.record().await;
         *self.given.lock().unwrap_or_else(PoisonError::into_inner) = record.answers.keys().cloned().collect();
@@ -95,8 +95,8 @@ impl TaskWriter {
         self.held.lock().await.0.clone()
     }
 
-    /// Stores that the tool waits for answers, until `due`, or both. Returns whether answers have arrived
-    /// meanwhile, so that it can continue at once.
+    /// Stores that the tool waits for answers, for the time `due`, or for both. Returns whether answers have arrived
+    /// since the questions were asked. If so, the leg can continue immediately.
     pub(super) async fn suspend(
         &self,
         suspension: &Suspension,
@@ -106,14 +106,15 @@ impl TaskWriter {
         let Suspension { journal, asks } = suspension;
         let given = std::mem::take(&mut *self.given.lock().unwrap_or_else(PoisonError::into_inner));
         if !asks.is_empty() {
-            // Before the questions are stored: a reader of the questions finds the run in the list.
+            // The run is listed before its questions are stored. So if a reader finds the questions, the run is
+            // already in the list.
             let held = self.held.lock().await;
             self.tasks.list_waiting(&held.0).await;
         }
         let (more, record, push) = self
             .amend(|record| {
-                // A loop asks a new question under the same key, and the text of a question can change. So an
-                // answer is valid once, and only for the question that was open when the answer arrived.
+                // In a loop, a new question can have the same key, and the text of a question can change. So an answer
+                // is used only once, and only for the question that was open when the answer arrived.
                 let out = std::mem::replace(&mut record.journal, journal.clone()).asked;
                 record.answers.retain(|key, _| {
                     let asked = Key::from(key.as_str());
@@ -130,13 +131,14 @@ impl TaskWriter {
                     return (record.cleaning, record.clone(), None);
                 }
                 let more = asks.keys().any(|key| record.answers.contains_key(key.as_str()));
-                // A loop can ask the same question again after it has expired. The new one gets its own time.
+                // A loop can ask the same question again after the question has expired. The new question has its own
+                // expiry time.
                 let now = now_millis();
                 record.asks.retain(|_, asked| asked.until.is_none_or(|until| until > now));
                 put(record, asks, &adapt);
                 if more {
-                    // The leg continues in this process, so it stays held. A due job must not start another
-                    // leg.
+                    // The leg continues in this process, so the run stays held. A job that becomes due must not start
+                    // another leg.
                     return (true, record.clone(), None);
                 }
                 record.held = None;
@@ -175,7 +177,7 @@ impl TaskWriter {
         self.end_with(ended, message, "ended", |record| record.journal = journal.clone()).await
     }
 
-    /// Ends the run. A cancelled run stays cancelled.
+    /// Ends the run. If the run was cancelled, its status stays cancelled.
     pub(super) async fn end(&self, ended: &Ended, message: Option<&str>, what: &str) -> Result<(), Stop> {
         self.end_with(ended, message, what, |_| ()).await
     }
@@ -215,7 +217,7 @@ impl TaskWriter {
         Ok(())
     }
 
-    /// Schedules a retry after `wait`. The journal no longer has the steps that failed last.
+    /// Schedules a retry after `wait`. The given journal does not contain the steps that failed last.
     pub(super) async fn retry(&self, journal: &Journal, wait: Duration, why: &str) -> Result<(), Stop> {
         let (record, due) = self
             .amend(|record| {
@@ -223,7 +225,7 @@ impl TaskWriter {
                 record.held = None;
                 record.failures += 1;
                 record.note("retried", format!("in {} ms: {why}", wait.as_millis()));
-                // A run that was cancelled meanwhile stays cancelled. The next leg cleans up.
+                // If the run was cancelled in the meantime, it stays cancelled. The next leg cleans up.
                 if !record.status.is_final() {
                     record.message = Some(format!("it failed and is tried again: {why}"));
                     record.set_status(TaskStatus::Working);
@@ -235,7 +237,7 @@ impl TaskWriter {
         self.push(&record, due).await
     }
 
-    /// Schedules the next leg for a replica that has the tool. This does not count as a failed attempt.
+    /// Schedules the next leg, for a replica that has the tool. This does not count as a failed attempt.
     pub(super) async fn wait_for_tool(&self, wait: Duration, now: u64, why: &str) -> Result<(), Stop> {
         let (record, due) = self
             .amend(|record| {
@@ -252,8 +254,8 @@ impl TaskWriter {
         self.push(&record, due).await
     }
 
-    /// Queues the next leg. If that fails, this leg must not acknowledge its job: the next worker finds
-    /// another job named in the record, and queues it.
+    /// Queues the next leg. If this fails, the current leg must not acknowledge its own job. The job is then delivered
+    /// again, and the next worker queues the job whose number is in the record.
     async fn push(&self, record: &TaskRecord, due: Due) -> Result<(), Stop> {
         if self.tasks.push(&self.key, record, due, now_millis()).await {
             return Ok(());
@@ -261,16 +263,16 @@ impl TaskWriter {
         Err(Stop::Failed(Error::tool("the next job of the run could not be queued")))
     }
 
-    /// Marks the run as held for a few heartbeat intervals, so that no other leg starts. Needed if this leg
-    /// runs without a job, or with a job other than the run's own.
+    /// Marks the run as held for a few heartbeat intervals, so that no other leg starts. This is needed if the leg has
+    /// no job, or a job other than the run's own.
     pub(super) async fn hold(&self) -> Result<(), Stop> {
         self.holds.store(true, Ordering::Relaxed);
         let until = self.held_until();
         self.amend(|record| record.held = Some(until)).await
     }
 
-    /// Extends the hold. A leg that has suspended or ended does not hold its run any more. If it marked the run as held
-    /// again, an answer would be left to this leg, which does not continue.
+    /// Extends the hold. If the leg was suspended or has ended, the hold has ended too. The run must not be held
+    /// again, because an answer would then wait for this leg, which does not continue.
     async fn extend_hold(&self) -> Result<(), Stop> {
         if self.held.lock().await.0.held.is_none() {
             return Ok(());
@@ -283,8 +285,8 @@ impl TaskWriter {
         now_millis() + super::millis(super::promote::HOLD * self.tasks.config.heartbeat_interval)
     }
 
-    /// Changes the record. Keeps concurrent answers and cancellations. If another leg has written, this leg
-    /// has lost the run.
+    /// Changes the record. Answers and cancellations that other processes have written at the same time are kept. If
+    /// another leg has written the journal, this leg has lost the run.
     pub(super) async fn amend<T>(&self, mut change: impl FnMut(&mut TaskRecord) -> T) -> Result<T, Stop> {
         if self.is_lost() {
             return Err(Stop::Lost);
@@ -315,7 +317,7 @@ impl TaskWriter {
         }
     }
 
-    /// Sends heartbeats until it is dropped, or until the job is lost.
+    /// Sends heartbeats until this future is dropped, or until the job is lost.
     pub(crate) async fn beat(&self, lease: Option<&Lease>) {
         loop {
             tokio::time::sleep(self.tasks.config.heartbeat_interval).await;
@@ -323,7 +325,7 @@ impl TaskWriter {
                 match self.tasks.backend.queue.extend(lease).await {
                     Ok(()) => {}
                     Err(StoreError::LeaseLost { .. }) => return self.lose(),
-                    // The lease is still valid. The next heartbeat tries again.
+                    // The lease is still valid, so the next heartbeat tries again.
                     Err(error) => {
                         tracing::warn!(%error, task = self.id, "the lease of a job could not be extended; the next heartbeat tries again");
                     }
@@ -338,8 +340,8 @@ impl TaskWriter {
         }
     }
 
-    /// Checks whether the run was cancelled, in case the announcement was lost. Stores the latest progress
-    /// message.
+    /// Checks whether the run was cancelled, because the announcement may have been lost. Also stores the latest
+    /// progress message.
     async fn look(&self) {
         if let Ok(Some((record, _))) = self.tasks.load(&self.key).await
             && record.cleaning
@@ -362,7 +364,7 @@ impl TaskWriter {
 
 impl Drop for TaskWriter {
     fn drop(&mut self) {
-        // Another leg of the same run may have started in this process since.
+        // Another leg of the same run may have started in this process in the meantime.
         let mut working = self.tasks.working();
         if working.get(&self.id).is_some_and(|writer| std::ptr::eq(writer.as_ptr(), self)) {
             working.remove(&self.id);
@@ -375,13 +377,13 @@ impl Tasks {
         self.working.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the writer of a leg that runs in this process.
+    /// Returns the writer of the leg that executes a task in this process.
     pub(super) fn writer(&self, id: &str) -> Option<Arc<TaskWriter>> {
         self.working().get(id).and_then(Weak::upgrade)
     }
 }
 
-/// Opens the questions that the tool waits for. Questions that are already open keep their wire keys.
+/// Opens the questions that the tool waits for. If a question is already open, its wire key stays the same.
 fn put(record: &mut TaskRecord, asks: &BTreeMap<Key, Value>, adapt: impl Fn(&Value) -> Value) {
     let mut new: Vec<(String, Value)> = Vec::new();
     let mut kept = BTreeMap::new();
@@ -427,8 +429,8 @@ impl Persistence for TaskWriter {
         Box::pin(self.amend(|record| {
             record.answers.retain(|key, _| journal.asked.contains_key(&Key::from(key.as_str())));
             if !record.claims.is_empty() {
-                // The journal contains the result of a returned step, in the same write. A failed step can be
-                // retried, so its claim stays.
+                // If a step has returned, the same write stores its result in the journal, so its claim can be
+                // removed. A failed step can be retried, so its claim stays.
                 let returned = |step: &str| {
                     journal.entries.iter().any(|entry| {
                         entry.key.as_str() == step && matches!(entry.outcome, JournalOutcome::Done(_))

@@ -1,19 +1,21 @@
 //! Telemetry: `tracing` spans and OpenTelemetry metrics.
 //!
-//! This module uses the APIs of `tracing` and OpenTelemetry, but no exporter. Your application adds exporters. Without
-//! the feature `telemetry`, the module does nothing (`off`). With the feature, it consists of (`on`):
+//! This module uses the APIs of `tracing` and OpenTelemetry, but contains no exporter. Your application adds
+//! exporters. Without the feature `telemetry`, the module does nothing (`off`). With the feature, it has these parts
+//! (`on`):
 //!
-//! - `config`: the operator's settings.
-//! - `instruments`: all metrics, in one table that a test compares with the reference.
+//! - `config`: the settings of the operator.
+//! - `instruments`: all metrics in one table. A test compares this table with the reference documentation.
 //! - `recorder`: the metrics that do not belong to a leg.
-//! - `request`: one request, according to MCP's semantic conventions.
-//! - `leg`: one leg of a run. The journal contains the trace context of the first leg, so that later legs on any
+//! - `request`: the telemetry of one request, according to the semantic conventions for MCP.
+//! - `leg`: the telemetry of one leg. The journal contains the trace context of the first leg. Later legs on any
 //!   replica use this trace context.
 //!
-//! **Invariant:** replay creates no spans and no counts. A step has a span only when it runs. A journal entry is
-//! counted when it is recorded. A leg is counted when its answer is sent or its result is written. **Invariant:** spans
-//! contain names and numbers, and values of a run only if the operator enables this. Logs never contain values of a
-//! run.
+//! **Invariant:** a replay creates no spans, and counts nothing. A step has a span only when its side effect runs. A
+//! journal entry is counted when it is recorded. A leg is counted when its response is sent or its result is stored.
+//!
+//! **Invariant:** spans contain names and numbers. They contain recorded data of a run only if the operator enables
+//! this. Logs never contain recorded data of a run.
 
 #[cfg(not(feature = "telemetry"))]
 mod off;
@@ -35,18 +37,18 @@ use crate::{
     output::Returned,
 };
 
-/// The end of a leg, when it is final.
+/// How a leg has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
     /// The leg returned questions to the client.
     Round,
-    /// The task waits for users or for time.
+    /// The task waits for users or for a point in time.
     Waits,
-    /// The leg failed, and the task is retried.
+    /// The leg failed, and the task will be retried.
     Again,
-    /// The leg cleaned up after the end of the run.
+    /// The tool has cleaned up after the run was cancelled.
     CleanedUp,
-    /// Another worker has the run and counts its work.
+    /// Another worker executes the run now, and counts the work.
     Lost,
     /// The run has ended.
     Over(Outcome),
@@ -56,11 +58,11 @@ pub(crate) enum How {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Completed,
-    /// Failed with an error of this kind.
+    /// The run failed with an error of this kind.
     Failed(&'static str),
     Cancelled,
     Drifted,
-    /// Given up. An operator must act.
+    /// The server has given up the run. An operator must act.
     Dead,
 }
 

@@ -1,4 +1,4 @@
-//! The same items without the feature `telemetry`. They do nothing.
+//! Replacements for the telemetry items, if the feature `telemetry` is off. They do nothing.
 
 use std::future::Future;
 
@@ -53,7 +53,7 @@ impl Leased {
     pub(crate) fn became(&mut self, _: &'static str) {}
 }
 
-/// A leg without telemetry.
+/// The span of a leg, without telemetry.
 #[derive(Debug, Default)]
 pub(crate) struct LegSpan(());
 
@@ -95,7 +95,7 @@ impl LegSpan {
     pub(crate) fn ended(&self, _: How) {}
 }
 
-/// A step or question without telemetry.
+/// The span of a step or question, without telemetry.
 #[derive(Debug)]
 pub(crate) struct Spanned(());
 

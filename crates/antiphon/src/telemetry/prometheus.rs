@@ -13,8 +13,8 @@ use crate::error::BuildError;
 ///
 /// This type uses the Prometheus exporter of OpenTelemetry. Pass the meter provider to the server as its
 /// [`Telemetry`](crate::telemetry::Telemetry). To serve the metrics at `/metrics`, also pass the meter provider to
-/// [`Server::health_router`](crate::Server::health_router). If you make it the global meter provider of your program,
-/// it also records the metrics of other libraries.
+/// [`Server::health_router`](crate::Server::health_router). If you also make this meter provider the global meter
+/// provider of your program, it records the metrics of other libraries too.
 ///
 /// ```
 /// use antiphon::{telemetry::{Prometheus, Telemetry}, Server};
@@ -32,14 +32,14 @@ pub struct Prometheus {
 }
 
 impl Prometheus {
-    /// Creates a meter provider. `service` is the name of the service in the metrics.
+    /// Creates a meter provider. `service` is the service name that the metrics contain.
     ///
     /// # Errors
     ///
     /// Returns [`BuildError`] if the exporter cannot be created.
     pub fn new(service: impl Into<Cow<'static, str>>) -> Result<Self, BuildError> {
         let registry = Registry::new();
-        // Scope information is not necessary, because metric names contain the library.
+        // The scope information is not necessary, because the names of metrics contain the name of the library.
         let exporter = opentelemetry_prometheus::exporter()
             .with_registry(registry.clone())
             .scope_info_enabled(false)
@@ -53,7 +53,7 @@ impl Prometheus {
         Ok(Self { registry, provider })
     }
 
-    /// Returns all current metrics in Prometheus's text format.
+    /// Returns all current metrics in the text format of Prometheus.
     pub fn text(&self) -> String {
         let families = self.registry.gather();
         TextEncoder::new().encode_to_string(&families).unwrap_or_else(|error| {

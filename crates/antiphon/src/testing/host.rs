@@ -5,16 +5,22 @@ use serde_json::{Value, json};
 use super::Revision;
 use crate::protocol::{APP_MEDIA_TYPE, UI_EXTENSION};
 
-/// A host as a server meets it: the capabilities that the host declares, its treatment of forms, and the parts of a
-/// result that reach its model and its apps.
+/// A host profile. It describes how a host behaves: the capabilities that the host declares, and how it handles forms.
+/// It also describes which parts of a result reach the host's model and apps.
 ///
-/// A profile is data. The documentation of each profile names its evidence: *run* (we ran this version and read its
-/// messages), *program* or *source* (read in the published program or in the source code), *documentation*, *list* (the
-/// extension support matrix of MCP), *issue* (a public thread, which shows the state on its date) or *assumed*. Hosts
-/// change often. A test that passes with a profile shows that the server works with a client that behaves like this.
-/// The test does not show that today's host displays a form.
+/// The documentation of each profile lists the evidence for each property:
 ///
-/// [`Client::connect_as`](crate::testing::Client::connect_as) connects a test client that behaves like a host.
+/// - *run*: we ran this version and read its messages.
+/// - *program* or *source*: we read the published program or the source code.
+/// - *documentation*: the property is documented.
+/// - *list*: the property is from the extension support matrix of MCP.
+/// - *issue*: a public thread shows the behavior on its date.
+/// - *assumed*: we have no evidence.
+///
+/// Hosts change often. If a test passes with a profile, the server works with a client that behaves like this profile.
+/// The test does not show that the current version of the host displays a form.
+///
+/// To connect a test client that behaves like a host, use [`Client::connect_as`](crate::testing::Client::connect_as).
 ///
 /// ```
 /// use antiphon::testing::{HostProfile, Revision};
@@ -30,112 +36,128 @@ use crate::protocol::{APP_MEDIA_TYPE, UI_EXTENSION};
 pub enum HostProfile {
     /// claude.ai, the web application.
     ///
-    /// No forms (issue claude-ai-mcp 153, April 2026). Apps (list, 22 August 2026). An app receives no result if the
-    /// result has a resource link (issue claude-ai-mcp 753, 2026). A call ends after about 60 s (issue claude-ai-mcp
-    /// 115, March 2026). The model reads the text (issue claude-code 55677, May 2026).
+    /// - Forms: not declared (issue claude-ai-mcp 153, April 2026).
+    /// - Apps: declared (list, 22 August 2026). An app receives no result if the result contains a resource link
+    ///   (issue claude-ai-mcp 753, 2026).
+    /// - Time limit of a call: about 60 s (issue claude-ai-mcp 115, March 2026).
+    /// - The model reads the text (issue claude-code 55677, May 2026).
     ClaudeWeb,
     /// Claude Desktop with a local server.
     ///
-    /// No forms (issue claude-code 41347, March 2026). Apps (list, 22 August 2026). An app receives only `content`
-    /// (issue ext-apps 696, July 2026). A call ends after about 60 s (issue claude-code 22542). The model reads the
-    /// text (assumed, as on claude.ai).
+    /// - Forms: not declared (issue claude-code 41347, March 2026).
+    /// - Apps: declared (list, 22 August 2026). An app receives only `content` (issue ext-apps 696, July 2026).
+    /// - Time limit of a call: about 60 s (issue claude-code 22542).
+    /// - The model reads the text (assumed, as on claude.ai).
     ClaudeDesktop,
     /// Claude for iOS.
     ///
-    /// An app receives no result at all (issue ext-apps 734, July 2026). No forms, 60 s and the text for the model
-    /// (assumed, as on claude.ai).
+    /// - Forms: not declared (assumed, as on claude.ai).
+    /// - Apps: an app never receives a result (issue ext-apps 734, July 2026).
+    /// - Time limit of a call: 60 s (assumed, as on claude.ai).
+    /// - The model reads the text (assumed, as on claude.ai).
     ClaudeIos,
     /// `ChatGPT` with a remote server.
     ///
-    /// No forms (the vendor does not document them, November 2026). Apps (list, 22 August 2026). An app receives no
-    /// `_meta`, and the JSON of `structuredContent` instead of the text (forum threads 1375980 and 1378047, 2026). The
-    /// model reads the text (issue claude-code 55677, May 2026). The limit of a call is unknown.
+    /// - Forms: not declared (the vendor does not document forms, November 2026).
+    /// - Apps: declared (list, 22 August 2026). An app does not receive `_meta`. It receives the JSON of
+    ///   `structuredContent` instead of the text (forum threads 1375980 and 1378047, 2026).
+    /// - Time limit of a call: unknown.
+    /// - The model reads the text (issue claude-code 55677, May 2026).
     ChatGpt,
     /// VS Code 1.140 with Copilot.
     ///
-    /// Forms, URL elicitation and the tasks of MCP 2025-11-25 (documentation of a third party, October 2026). Apps
-    /// (list, 22 August 2026). The model reads both parts, and apps receive the whole result (assumed).
+    /// - Forms, URL elicitation and the tasks of MCP 2025-11-25: declared (documentation of a third party, October
+    ///   2026).
+    /// - Apps: declared (list, 22 August 2026). Apps receive the whole result (assumed).
+    /// - The model reads the text and the structured content (assumed).
     VsCode,
     /// Cursor, with `@cursor/sdk` 1.0.18.
     ///
-    /// Forms without URL elicitation, and no tasks (program, November 2026). Apps (list, 22 August 2026), which receive
-    /// the whole result (assumed). The model reads the text (issue claude-code 79944, 2026).
+    /// - Forms: declared, without URL elicitation (program, November 2026).
+    /// - Tasks: not supported (program, November 2026).
+    /// - Apps: declared (list, 22 August 2026). Apps receive the whole result (assumed).
+    /// - The model reads the text (issue claude-code 79944, 2026).
     Cursor,
     /// Zed.
     ///
-    /// No forms and no tasks (source, 22 August 2026). No apps, 60 s and the text for the model (assumed).
+    /// - Forms and tasks: not declared (source, 22 August 2026).
+    /// - Apps: not declared (assumed).
+    /// - Time limit of a call: 60 s (assumed).
+    /// - The model reads the text (assumed).
     Zed,
     /// goose 1.34.0 in the command `goose session`.
     ///
-    /// Run on 17 November 2026: `elicitation`, `sampling` and `roots` declared, no apps and no tasks. The model reads
-    /// the text only, without resource links.
+    /// We ran this version on 17 November 2026. It declares `elicitation`, `sampling` and `roots`, but neither apps
+    /// nor tasks. The model reads only the text, without resource links.
     Goose,
     /// Gemini CLI 0.61.0.
     ///
-    /// Run on 17 November 2026: only `roots` declared. The model reads the text only: the first 8,000 and the last
-    /// 32,000 characters. 60 s (assumed).
+    /// We ran this version on 17 November 2026. It declares only `roots`. The model reads only the text: the first
+    /// 8,000 and the last 32,000 characters. The time limit of a call is 60 s (assumed).
     GeminiCli,
     /// Codex CLI 0.166.0 with its terminal UI.
     ///
-    /// Run on 17 November 2026: forms and URL elicitation declared, no apps and no tasks. Codex accepts a form with an
-    /// integer or an array field without values, and its user does not see the fields. The model reads only
-    /// `structuredContent` if a result has it: the first and the last 6,000 characters.
+    /// We ran this version on 17 November 2026. It declares forms and URL elicitation, but neither apps nor tasks. If
+    /// a form has an integer or an array field, Codex accepts the form without values, and the user does not see the
+    /// fields. If a result has `structuredContent`, the model reads only this: the first and the last 6,000
+    /// characters.
     Codex,
-    /// A client that declares forms and apps, and declines each form at once.
+    /// A client that declares forms and apps, but declines each form immediately.
     ///
-    /// Claude Code in VS Code declined like this (issue claude-code 79174, July 2026), and `codex exec` 0.166.0 does
-    /// (run, 17 November 2026). Whether they declare apps is assumed for tests.
+    /// Claude Code in VS Code declined forms in this way (issue claude-code 79174, July 2026). `codex exec` 0.166.0
+    /// also declines them in this way (run, 17 November 2026). The apps are only assumed, for tests.
     Declining,
-    /// A client that declares forms and apps, and accepts each form at once without values.
+    /// A client that declares forms and apps, but accepts each form immediately and without values.
     ///
-    /// Codex with automatic approval answered like this (issue codex 23383, May 2026). Apps are assumed for tests.
+    /// Codex with automatic approval answered forms in this way (issue codex 23383, May 2026). The apps are only
+    /// assumed, for tests.
     AcceptingEmpty,
-    /// A client that declares forms and apps, and never answers a form. It cancels the call after 60 s.
+    /// A client that declares forms and apps, but never answers a form. The client cancels the call after 60 s.
     ///
-    /// Embedded clients behaved like this (issue claude-code 88901, 2026). Apps are assumed for tests.
+    /// Embedded clients behaved in this way (issue claude-code 88901, 2026). The apps are only assumed, for tests.
     Hanging,
     /// A client that implements MCP as specified, with forms, URL elicitation, sampling, roots and apps, but without
-    /// tasks. No evidence: not a host.
+    /// tasks. This profile is not based on a host, so it has no evidence.
     Generic,
 }
 
-/// How a host treats a form that a server sends.
+/// How a host handles a form that a server sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FormBehavior {
-    /// The host shows the form to its user.
+    /// The host shows the form to the user.
     Shows,
-    /// The host declines the form at once. Its user does not see it.
+    /// The host declines the form immediately. The user does not see the form.
     Declines,
-    /// The host accepts the form at once without values. Its user does not see the fields.
+    /// The host accepts the form immediately, without values. The user does not see the fields.
     AcceptsEmpty,
-    /// The host does not answer. Its user does not see the form.
+    /// The host does not answer the form. The user does not see the form.
     Ignores,
-    /// The host does not declare forms, so a server must not send one.
+    /// The host does not declare forms, so a server must not send a form.
     Undeclared,
 }
 
-/// The parts of a result that reach a host's model.
+/// The parts of a result that reach the model of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ModelReads {
     /// The text blocks of `content`.
     Text,
-    /// `structuredContent`, or the text if the result has no `structuredContent`.
+    /// `structuredContent`. If the result has no `structuredContent`, the text.
     Structured,
     /// `structuredContent` and the text.
     Both,
 }
 
-/// The parts of a result that reach an app.
+/// The parts of a result that reach an app in a host.
 #[derive(Clone, Copy)]
 enum AppReceives {
     Everything,
-    /// Nothing if `content` has a resource link, and otherwise everything.
+    /// The complete result. If `content` contains a resource link, the app receives nothing.
     EverythingWithoutLinks,
-    /// `content` only.
+    /// Only `content`.
     Content,
-    /// `structuredContent`, and its JSON instead of the text. No `_meta`.
+    /// `structuredContent`, and its JSON instead of the text. The app does not receive `_meta`.
     Structured,
     Nothing,
 }
@@ -144,7 +166,7 @@ enum AppReceives {
 struct Facts {
     name: &'static str,
     title: &'static str,
-    /// The declared capabilities without MCP Apps, as JSON.
+    /// The capabilities that the host declares, as JSON, without MCP Apps.
     declares: &'static str,
     form: FormBehavior,
     apps: bool,
@@ -152,9 +174,9 @@ struct Facts {
     /// Whether the host uses the tasks of MCP 2025-11-25.
     tasks: bool,
     reads: ModelReads,
-    /// The number of characters that the host keeps at the beginning and at the end of a long result.
+    /// If the host shortens long results, the number of characters that it keeps at the beginning and at the end.
     cut: Option<(usize, usize)>,
-    /// The limit of a call in seconds.
+    /// The time limit of a call, in seconds.
     limit: Option<u64>,
 }
 
@@ -164,7 +186,7 @@ const FORMS_AND_URLS: &str = r#"{"elicitation":{"form":{},"url":{}}}"#;
 const EVERYTHING: &str =
     r#"{"elicitation":{"form":{},"url":{}},"roots":{},"sampling":{"context":{},"tools":{}}}"#;
 
-/// A host without forms and with apps, for struct updates.
+/// A host that shows apps but no forms. Other profiles are based on these values.
 const CHAT: Facts = Facts {
     name: "",
     title: "",
@@ -178,11 +200,11 @@ const CHAT: Facts = Facts {
     limit: None,
 };
 
-/// A client that declares forms, for struct updates.
+/// A client that declares forms. Other profiles are based on these values.
 const ASKED: Facts = Facts { declares: FORMS, form: FormBehavior::Shows, ..CHAT };
 
 impl HostProfile {
-    /// All profiles. Later versions can add profiles.
+    /// All profiles. Later versions of Antiphon can add profiles.
     pub const ALL: &'static [Self] = &[
         Self::ClaudeWeb,
         Self::ClaudeDesktop,
@@ -305,15 +327,15 @@ impl HostProfile {
         self.facts().name
     }
 
-    /// Returns the name of the host for users, with the version if the evidence has one.
+    /// Returns the name of the host for users. If the evidence contains a version, the name also contains the version.
     pub fn title(self) -> &'static str {
         self.facts().title
     }
 
-    /// Returns the protocol revision that the host uses with a server that supports both.
+    /// Returns the protocol revision that the host uses with a server that supports both revisions.
     ///
-    /// None of the hosts used MCP 2026-07-28 when its evidence was collected. If the evidence has no revision, this is
-    /// MCP 2025-11-25, too.
+    /// According to the evidence, none of the hosts used MCP 2026-07-28. If the evidence contains no revision, this
+    /// method also returns MCP 2025-11-25.
     pub fn revision(self) -> Revision {
         match self {
             Self::Generic => Revision::V2026_07_28,
@@ -323,21 +345,21 @@ impl HostProfile {
 
     /// Returns the capabilities that the host declares on a protocol revision.
     ///
-    /// On a revision without evidence, a profile declares the same capabilities.
+    /// Without evidence for a revision, the profile declares the same capabilities as for the other revision.
     pub fn capabilities(self, revision: Revision) -> Value {
         let facts = self.facts();
         let mut capabilities: Value = serde_json::from_str(facts.declares).unwrap_or_default();
         if facts.apps {
             capabilities["extensions"][UI_EXTENSION] = json!({"mimeTypes": [APP_MEDIA_TYPE]});
         }
-        // An empty `elicitation` is the declaration of MCP 2025-06-18. Later revisions name the modes.
+        // An empty `elicitation` is the declaration of MCP 2025-06-18. In later revisions, clients declare the modes.
         if revision == Revision::V2026_07_28 && capabilities["elicitation"] == json!({}) {
             capabilities["elicitation"] = json!({"form": {}});
         }
         capabilities
     }
 
-    /// Returns how the host treats a form with this `requestedSchema`.
+    /// Returns how the host handles a form with this `requestedSchema`.
     pub fn form(self, schema: &Value) -> FormBehavior {
         let fields = schema["properties"].as_object();
         if fields.into_iter().flatten().any(|(_, field)| !self.shows_field(field)) {
@@ -346,7 +368,7 @@ impl HostProfile {
         self.facts().form
     }
 
-    /// Returns whether the host can show a form field with this schema. Only Codex has fields that it cannot show.
+    /// Returns whether the host can show a form field with this schema. Only Codex cannot show some fields.
     pub fn shows_field(self, field: &Value) -> bool {
         match field["type"].as_str() {
             Some("array" | "integer") => self != Self::Codex,
@@ -364,15 +386,15 @@ impl HostProfile {
         self.facts().tasks && revision == Revision::V2025_11_25
     }
 
-    /// Returns which parts of a result reach the host's model.
+    /// Returns which parts of a result reach the model of the host.
     pub fn model_reads(self) -> ModelReads {
         self.facts().reads
     }
 
-    /// Returns the text that the host's model reads for a result of `tools/call`.
+    /// Returns the text that the model of the host reads for a result of `tools/call`.
     ///
-    /// Resource links and other blocks are left out, because several hosts drop them. A long text is cut as in the
-    /// host.
+    /// The text does not contain resource links and other blocks, because several hosts drop them. If the host
+    /// shortens long texts, this method shortens the text in the same way.
     pub fn model_view(self, result: &Value) -> String {
         let facts = self.facts();
         let structured = result.get("structuredContent").filter(|structured| !structured.is_null());
@@ -389,14 +411,14 @@ impl HostProfile {
         }
     }
 
-    /// Returns the number of characters of a result that reach the host's model, if the host cuts results.
+    /// Returns how many characters of a result reach the model, if the host shortens long results.
     pub fn max_result_chars(self) -> Option<usize> {
         self.facts().cut.map(|(head, tail)| head + tail)
     }
 
-    /// Returns the parts of a result of `tools/call` that the host passes to the app of the tool.
+    /// Returns the parts of a result of `tools/call` that reach the app of the tool.
     ///
-    /// Returns `None` if the app receives nothing, or if the host has no apps.
+    /// Returns `None` if the app receives nothing, or if the host does not show apps.
     pub fn app_view(self, result: &Value) -> Option<Value> {
         let facts = self.facts();
         let content = result["content"].as_array();
@@ -419,18 +441,19 @@ impl HostProfile {
         }
     }
 
-    /// Returns whether `_meta` of a result never reaches an app of the host.
+    /// Returns whether the host never passes the `_meta` of a result to an app.
     pub fn drops_meta(self) -> bool {
         !matches!(self.facts().app, AppReceives::Everything | AppReceives::EverythingWithoutLinks)
     }
 
-    /// Returns the time after which the host ends a call, if the time is known. Progress does not extend it.
+    /// Returns the time after which the host ends a call, or `None` if this time is not known. Progress notifications
+    /// do not extend this time.
     pub fn gives_up_after(self) -> Option<Duration> {
         self.facts().limit.map(Duration::from_secs)
     }
 }
 
-/// Keeps the beginning and the end of a long text.
+/// Returns only the beginning and the end of a text, if the text is long.
 fn cut(text: String, head: usize, tail: usize) -> String {
     let chars = text.chars().count();
     if chars <= head + tail {

@@ -1,8 +1,8 @@
 //! Support for tests of your tools.
 //!
-//! [`Client`] is a test client with scripted answers, for both protocol revisions. [`HostProfile`] describes the hosts
-//! that a test client can behave like. [`Replicas`] is a test harness that continues a run on a new replica after every
-//! question.
+//! [`Client`] is a test client with scripted answers, for both protocol revisions. [`HostProfile`] describes hosts
+//! whose behavior the test client can imitate. [`Replicas`] is a test harness that continues a run on a new replica
+//! after every question.
 //!
 //! ```
 //! use antiphon::{prelude::*, testing::{Answers, Client, Revision}};
@@ -27,7 +27,7 @@
 //! # }).unwrap();
 //! ```
 
-// The CLI uses the profiles without the rest, with the private feature `__profiles`.
+// With the private feature `__profiles`, the CLI uses only the host profiles of this module.
 #[cfg(feature = "testing")]
 mod client;
 mod host;

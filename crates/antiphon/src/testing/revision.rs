@@ -3,9 +3,9 @@ use crate::protocol::revision::{ROUNDS, SESSION};
 /// The protocol revision that a test client uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Revision {
-    /// MCP 2025-11-25: the client has a session, in which the server sends questions.
+    /// MCP 2025-11-25. The client has a session, in which the server sends questions.
     V2025_11_25,
-    /// MCP 2026-07-28: the client has no session. The server returns questions as a result that requires input.
+    /// MCP 2026-07-28. The client has no session. The server returns questions in a result that requires input.
     V2026_07_28,
 }
 
@@ -13,7 +13,7 @@ impl Revision {
     /// Both protocol revisions that a test client can use, oldest first.
     pub const BOTH: [Self; 2] = [Self::V2025_11_25, Self::V2026_07_28];
 
-    /// Returns the name of the revision in MCP, which is a date such as `2025-11-25`.
+    /// Returns the name of the protocol revision. The name is a date, for example `2025-11-25`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::V2025_11_25 => SESSION,

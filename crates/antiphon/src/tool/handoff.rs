@@ -7,11 +7,11 @@ use crate::{
     error::Result,
 };
 
-/// Runs a tool in three parts: `before` prepares on the server, `client` asks the questions, and `after` computes the
-/// result on the server.
+/// Runs a tool in three parts: `before` prepares data on the server, `client` asks the questions, and `after` computes
+/// the result on the server.
 ///
-/// `client` borrows the result of `before`. `after` takes that result and the result of `client`. Call `handoff` from a
-/// tool:
+/// `client` borrows the result of `before`. `after` takes the results of `before` and `client`. Call `handoff` in the
+/// function of a tool:
 ///
 /// ```
 /// use antiphon::{tool::handoff, prelude::*};
@@ -31,13 +31,12 @@ use crate::{
 /// ```
 ///
 /// A handoff is a [branch](Ctx::branch): its question keys and step names have a common prefix. A tool can run several
-/// handoffs, one after the other, concurrently or nested, and can limit each handoff.
+/// handoffs in sequence, concurrently or nested, and can limit each handoff.
 ///
 /// # Replay
 ///
-/// `before` and `after` are [steps](Ctx::step). `before` and `after` usually run once. `before` or `after` runs again
-/// if its process dies during the step, or if the client sends the same request again. `client` runs again each time
-/// the run resumes.
+/// `before` and `after` are [steps](Ctx::step), and usually run once. A step runs again if its process dies during the
+/// step, or if the client sends the same request again. `client` runs again each time the run resumes.
 ///
 /// # Errors
 ///

@@ -35,8 +35,8 @@ pub use crate::{
 };
 pub use antiphon_llm::ToolCall;
 
-/// The reserved tool name `__schema__`, with which a model replies with structured data. You cannot give this name to a
-/// tool.
+/// The reserved tool name `__schema__`. A model calls this tool to reply with structured data. You cannot give this
+/// name to your own tools.
 pub const RESERVED_TOOL: &str = antiphon_llm::SCHEMA_TOOL;
 
 /// The `_meta` key under which a tool lists the forms that it declares with [`Tool::elicits`].
@@ -44,10 +44,10 @@ pub const ELICITS_META: &str = "antiphon/elicits";
 
 /// A tool that a server offers over MCP.
 ///
-/// The function of a tool is async. The function takes the [`Ctx`](crate::Ctx) and the arguments, and returns a type
-/// that implements [`IntoToolOutput`]. The type of the arguments defines the input schema, and the doc comments of its
-/// fields become descriptions. The server checks the arguments before the function runs. If the arguments are invalid,
-/// the error names the field.
+/// The function of a tool is async. It takes the [`Ctx`](crate::Ctx) and the arguments, and returns a type that
+/// implements [`IntoToolOutput`]. The type of the arguments defines the input schema. The doc comments on the fields
+/// of this type become descriptions in the schema. The server checks the arguments before the function runs. If the
+/// arguments are invalid, the error contains the name of the field.
 ///
 /// ```
 /// use antiphon::prelude::*;
@@ -75,11 +75,11 @@ pub struct Tool {
     /// The quota of the tool. `None` means the server's quota.
     pub(crate) quota: Option<Quota>,
     pub(crate) elicits: Option<Arc<BTreeSet<String>>>,
-    /// Whether the tool requires a store.
+    /// Whether the tool requires a backend.
     pub(crate) needs_backend: bool,
     /// Whether runs of the tool can become tasks.
     pub(crate) tasks: TaskPolicy,
-    /// The retry policy in a task. `None` means the server's policy.
+    /// The retry policy of the tool's tasks. `None` means the server's policy.
     pub(crate) retry: Option<RetryPolicy>,
     /// Whether an argument is also sent in a header (`x-mcp-header`).
     pub(crate) has_headers: bool,
@@ -89,23 +89,24 @@ pub struct Tool {
     pub(crate) visibility: Visibility,
     /// The conditions under which a request can see the tool.
     visible_if: VisibleIf,
-    /// Whether callers who lack a scope of the tool cannot see it.
+    /// Whether the tool is hidden from callers who do not have all scopes of the tool.
     hidden_without_scopes: bool,
-    /// The groups of the tool. If it has any, one of them must be enabled.
+    /// The groups of the tool. If the tool has groups, it is visible only if one of these groups is enabled.
     pub(crate) groups: BTreeSet<String>,
-    /// The validator of an output schema that was written by hand. The schema of a type needs none.
+    /// The validator for an output schema that the author wrote. A schema that is generated from a type needs no
+    /// validator.
     output: Option<Validator>,
     forms: BTreeMap<String, Value>,
-    /// The problems of the tool, reported when the server is built.
+    /// The configuration problems of the tool. They are reported when the server is built.
     problems: Vec<String>,
 }
 
-/// The clients that can see a tool. The `_meta` of a tool can restrict it further.
+/// The clients that can see a tool. The tool's `_meta` can add further restrictions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Visibility {
     #[default]
     Everyone,
-    /// Clients that can receive a waiting result: those that do not follow tasks, and those that show MCP Apps.
+    /// Clients that can receive a waiting result: clients that do not follow tasks, and clients that show MCP Apps.
     WithoutTasks,
     /// Clients that show MCP Apps.
     WithApps,
@@ -115,9 +116,9 @@ pub(crate) enum Visibility {
 #[derive(Debug, Default)]
 pub(crate) struct Arguments {
     validator: Option<Validator>,
-    /// Whether the tool takes `()`, and so no arguments.
+    /// Whether the type of the arguments is `()`. Such a tool takes no arguments.
     none: bool,
-    /// The arguments that can be absent but not null.
+    /// The names of the arguments that can be absent but cannot be null.
     optional: BTreeSet<String>,
 }
 
@@ -137,8 +138,8 @@ impl Tool {
         tool
     }
 
-    /// Creates a tool with an input schema that you write yourself. Clients receive the schema unchanged. The function
-    /// receives the arguments as JSON, after the server has validated them against the schema.
+    /// Creates a tool with an input schema that you write yourself. Clients receive the schema unchanged. The server
+    /// validates the arguments against the schema. The function then receives the arguments as JSON.
     pub fn raw<M, R, F>(
         name: impl Into<String>,
         description: impl Into<String>,
@@ -197,14 +198,15 @@ impl Tool {
         }
     }
 
-    /// Sets the name that users see. Default: none.
+    /// Sets the name of the tool that users see. Default: none.
     #[must_use]
     pub fn with_title(mut self, title: impl Into<String>) -> Self {
         self.definition.title = Some(title.into());
         self
     }
 
-    /// Sets the annotations, which describe the effects of the tool, for example that it only reads. Default: none.
+    /// Sets the annotations of the tool. Annotations describe the effects of a call, for example that the tool only
+    /// reads. Default: none.
     #[must_use]
     pub fn with_annotations(mut self, annotations: ToolAnnotations) -> Self {
         self.definition.annotations = Some(annotations);
@@ -225,8 +227,8 @@ impl Tool {
         self
     }
 
-    /// Sets an output schema that you write yourself. The server validates the tool's structured content against this
-    /// schema. Default: the schema of the return type, if it has one.
+    /// Sets an output schema that you write yourself. The server validates the structured content of the tool's
+    /// results against this schema. Default: the schema of the function's return type, if this type has a schema.
     #[must_use]
     pub fn with_output_schema(mut self, schema: Value) -> Self {
         match schema {
@@ -242,15 +244,15 @@ impl Tool {
         self
     }
 
-    /// Sets how long the tool can work. The time that the tool waits for users does not count. Default: the server's
-    /// [`Limits::with_tool_timeout`](crate::Limits::with_tool_timeout).
+    /// Sets the maximum working time of the tool. The time in which the tool waits for users does not count. Default:
+    /// the server's [`Limits::with_tool_timeout`](crate::Limits::with_tool_timeout).
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// Sets the quota of the tool, for all callers together. Default: the server's
+    /// Sets the quota of the tool. All callers share this quota. Default: the server's
     /// [`Limits::with_tool`](crate::Limits::with_tool).
     #[must_use]
     pub fn with_quota(mut self, quota: Quota) -> Self {
@@ -259,7 +261,7 @@ impl Tool {
     }
 
     /// Declares that the tool has [at-most-once](crate::ctx::Step::at_most_once) steps, which need a backend. If the
-    /// server has no backend, [`ServerBuilder::build`](crate::ServerBuilder::build) returns an error for such a tool.
+    /// server has no backend, [`ServerBuilder::build`](crate::ServerBuilder::build) then returns an error.
     #[must_use]
     pub fn needs_backend(mut self) -> Self {
         self.needs_backend = true;
@@ -274,8 +276,9 @@ impl Tool {
         self
     }
 
-    /// Sets how often a task of this tool is retried after an error that is not [terminal](crate::Error::terminal).
-    /// Default: the server's [`TaskConfig::with_retry`](crate::task::TaskConfig::with_retry).
+    /// Sets how often, and with which delays, a task of this tool is retried after an error that is not
+    /// [terminal](crate::Error::terminal). Default: the server's
+    /// [`TaskConfig::with_retry`](crate::task::TaskConfig::with_retry).
     #[must_use]
     pub fn with_retry(mut self, retry: RetryPolicy) -> Self {
         self.problems.extend(retry.problem());
@@ -283,12 +286,12 @@ impl Tool {
         self
     }
 
-    /// Sets the OAuth scopes that a call of the tool requires, in addition to the scopes of every request. Default:
-    /// none.
+    /// Sets the OAuth scopes that a call of the tool requires. The scopes that every request requires are needed too.
+    /// Default: none.
     ///
-    /// If the caller lacks one of these scopes, the server rejects a call over HTTP with `403`. The client can then
-    /// request more scopes from its authorization server. The scopes are not checked over stdio. Over HTTP, they
-    /// are checked only if the server has an [`Auth`](crate::auth::Auth). If it has none,
+    /// If a caller does not have one of these scopes, the server rejects the HTTP call with `403`. The client can then
+    /// request more scopes from its authorization server. The server does not check the scopes over stdio. Over HTTP,
+    /// the server checks the scopes only if it has an [`Auth`](crate::auth::Auth). If it has no `Auth`,
     /// [`Server::router`](crate::Server::router) logs a warning.
     #[cfg(feature = "auth")]
     #[must_use]
@@ -300,11 +303,12 @@ impl Tool {
         self
     }
 
-    /// Hides the tool from callers who lack one of its scopes ([`with_scopes`](Self::with_scopes)). Default: such
-    /// callers see the tool, the server rejects a call, and the error names the missing scopes.
+    /// Hides the tool from callers who do not have all scopes of the tool ([`with_scopes`](Self::with_scopes)).
+    /// Default: these callers see the tool. If they call it, the server rejects the call with an error that lists the
+    /// missing scopes.
     ///
-    /// To a caller without the scopes, the tool does not exist: a call gets the error for an unknown tool, and the caller
-    /// does not learn which scopes to request. The scopes are compared only if the request has an
+    /// For a caller without the scopes, the tool does not exist. A call returns the error for an unknown tool, and the
+    /// error does not contain the missing scopes. The server checks the scopes only if the request has an
     /// [`Identity`](crate::auth::Identity). So the tool is visible over stdio, and on a server without an
     /// [`Auth`](crate::auth::Auth).
     #[cfg(feature = "auth")]
@@ -317,14 +321,14 @@ impl Tool {
     /// Shows the tool only to requests for which `condition` returns `true`. If you call this method several times, all
     /// conditions must be true. Default: every request sees the tool.
     ///
-    /// A hidden tool does not exist for the request. `tools/list` does not contain the tool, and a call is answered like
-    /// the call of an unknown tool. This also applies to a call as a task, to the next round of a run, and to requests
-    /// about the tasks of the tool. The server evaluates the condition for each request, so `condition` must be fast and
-    /// must not block. If `condition` panics, the tool is hidden. [`Server::call_tool`](crate::Server::call_tool) does
-    /// not evaluate it.
+    /// For other requests, the tool does not exist. `tools/list` does not contain the tool, and a call returns the
+    /// error for an unknown tool. This is also true for a call as a task, for the next round of a run, and for
+    /// requests about the tasks of the tool. The server evaluates the condition for each request, so `condition` must
+    /// be fast and must not block. If `condition` panics, the tool is hidden.
+    /// [`Server::call_tool`](crate::Server::call_tool) does not evaluate the condition.
     ///
-    /// On MCP 2026-07-28, a list must not depend on the connection or on earlier requests, and it can depend on the
-    /// caller. So decide by the [`RequestInfo`], not by state that your tools change.
+    /// On MCP 2026-07-28, a list must not depend on the connection or on earlier requests, but it can depend on the
+    /// caller. So base the decision on the [`RequestInfo`], not on state that your tools change.
     ///
     /// # Examples
     ///
@@ -349,12 +353,12 @@ impl Tool {
     }
 
     /// Adds the tool to a group. The tool is hidden until another tool enables the group with
-    /// [`Ctx::enable_group`](crate::Ctx::enable_group). A tool in several groups is visible if one of them is enabled.
-    /// Default: no group.
+    /// [`Ctx::enable_group`](crate::Ctx::enable_group). A tool with several groups is visible if one of these groups
+    /// is enabled. Default: no group.
     ///
-    /// A group shortens the list of tools for the model. It is not a permission: every caller can call the tool that
-    /// enables the group. Use [`visible_if`](Self::visible_if) or scopes for permissions. Runs and tasks of the tool
-    /// that have already started continue when the group is disabled.
+    /// A group shortens the list of tools for the model. A group is not a permission, because every caller can call
+    /// the tool that enables the group. For permissions, use [`visible_if`](Self::visible_if) or scopes. When the
+    /// group is disabled, runs and tasks of the tool that have already started continue.
     #[must_use]
     pub fn in_group(mut self, group: impl Into<String>) -> Self {
         let group = group.into();
@@ -367,8 +371,9 @@ impl Tool {
         self
     }
 
-    /// Declares that the tool asks the user for a `T`, with the question key of this type. A client can then prepare a
-    /// custom form for this key. If a tool declares question keys, it cannot send forms with other keys.
+    /// Declares that the tool asks the user for a `T`. The question key is the default question key of `T`. A client
+    /// can then prepare a custom form for this question key. If a tool declares question keys, it cannot send forms
+    /// with other question keys.
     #[must_use]
     pub fn elicits<T: DeserializeOwned + JsonSchema + 'static>(mut self) -> Self {
         match schema::form::<T>() {
@@ -382,8 +387,8 @@ impl Tool {
 
     /// Declares that the tool asks the user for a `T`, with the question key `key`. See [`elicits`](Self::elicits).
     ///
-    /// Define the key as a constant, and ask with [`Ctx::elicit_as`](crate::Ctx::elicit_as). Code with an undefined key
-    /// then does not compile. You can also pass a text: `elicits_as::<T>("pickMove")`.
+    /// Define the question key as a constant, and ask with [`Ctx::elicit_as`](crate::Ctx::elicit_as). Code that uses
+    /// an undefined constant then does not compile. `key` can also be a string: `elicits_as::<T>("pickMove")`.
     #[must_use]
     pub fn elicits_as<T: DeserializeOwned + JsonSchema + 'static>(
         mut self,
@@ -406,25 +411,25 @@ impl Tool {
         self
     }
 
-    /// Sets the clients that can see the tool. Default: all clients.
+    /// Sets which clients can see the tool. Default: all clients.
     pub(crate) fn visible_to(mut self, visibility: Visibility) -> Self {
         self.visibility = visibility;
         self
     }
 
-    /// Returns whether the tool can be hidden from a request.
+    /// Returns whether the tool can be hidden from some requests.
     pub(crate) fn is_conditional(&self) -> bool {
         self.hidden_without_scopes || !self.visible_if.is_always() || !self.groups.is_empty()
     }
 
-    /// Returns whether a request can see the tool, except for its groups.
+    /// Returns whether a request can see the tool. This method does not check the groups of the tool.
     pub(crate) fn is_visible_to(&self, request: &RequestInfo<'_>) -> bool {
         let has_scopes =
             || request.caller().is_none_or(|caller| self.scopes.iter().all(|scope| caller.has_scope(scope)));
         (!self.hidden_without_scopes || has_scopes()) && self.visible_if.holds(request)
     }
 
-    /// Returns whether one of the tool's groups is enabled, or the tool has none.
+    /// Returns whether the tool has no group, or whether one of its groups is enabled.
     pub(crate) fn is_enabled(&self, groups: &BTreeSet<String>) -> bool {
         self.groups.is_empty() || !self.groups.is_disjoint(groups)
     }
@@ -434,12 +439,12 @@ impl Tool {
         &self.definition.name
     }
 
-    /// Returns the description of the tool that clients receive from `tools/list`.
+    /// Returns the tool's description, as clients receive it from `tools/list`.
     pub fn definition(&self) -> &ToolDescription {
         &self.definition
     }
 
-    /// Checks the tool's result against its output schema.
+    /// Checks a result of the tool against the output schema.
     pub(crate) fn check_output(&self, output: &ToolOutput) -> Result<()> {
         let (Some(validator), false) = (&self.output, output.is_error) else { return Ok(()) };
         let problems = match &output.structured {
@@ -455,7 +460,8 @@ impl Tool {
         )))
     }
 
-    /// Prepares the tool for serving, or returns its problems.
+    /// Checks the configuration of the tool, and returns the tool in its final form. Returns the configuration
+    /// problems if there are any.
     pub(crate) fn finish(mut self) -> std::result::Result<Self, Vec<String>> {
         let name = self.definition.name.as_ref();
         if name == RESERVED_TOOL {
@@ -475,8 +481,8 @@ impl Tool {
             self.problems.push("`hidden_without_scopes` needs the scopes of `with_scopes`".into());
         }
         if self.has_headers && self.is_conditional() {
-            // The SDK compares the headers with the arguments before the server checks the visibility of the tool. The
-            // error of the SDK would reveal a hidden tool.
+            // The SDK compares the headers with the arguments before the server checks whether the request can see the
+            // tool. So the error of the SDK would reveal a hidden tool.
             self.problems.push(
                 "a tool whose arguments are sent in headers (`x-mcp-header`) cannot be hidden; remove `visible_if`, `in_group` and `hidden_without_scopes`, or the headers".into(),
             );
@@ -495,13 +501,13 @@ impl Tool {
 }
 
 impl Arguments {
-    /// Compiles the schema of arguments, or returns its problem.
+    /// Compiles the schema of the arguments. Returns a description of the problem if the schema is not valid.
     pub(crate) fn new(schema: &Map<String, Value>, none: bool) -> std::result::Result<Self, String> {
         Ok(Self { validator: Some(Validator::new(schema)?), none, optional: optional(schema) })
     }
 
-    /// Removes arguments that are null but can only be absent. Some clients send null for each argument that the model
-    /// did not give.
+    /// Removes null arguments that can only be absent. Some clients send null for each argument that the model
+    /// omitted.
     pub(crate) fn present(&self, mut arguments: Map<String, Value>) -> Map<String, Value> {
         if !self.optional.is_empty() {
             arguments.retain(|name, value| !value.is_null() || !self.optional.contains(name));
@@ -509,7 +515,7 @@ impl Arguments {
         arguments
     }
 
-    /// Checks the arguments against their schema and their maximum depth.
+    /// Checks the arguments against the schema and the maximum nesting depth.
     pub(crate) fn check(&self, arguments: &Value, max_depth: usize) -> Result<()> {
         let problems = if depth(arguments) > max_depth {
             vec![format!("the arguments are nested deeper than {max_depth} levels")]
@@ -525,7 +531,7 @@ impl Arguments {
     }
 }
 
-/// Returns the properties of a schema that are not required and reject null.
+/// Returns the names of the properties that are not required and do not allow null.
 fn optional(schema: &Map<String, Value>) -> BTreeSet<String> {
     let required = |name: &str| {
         let required = schema.get("required").and_then(Value::as_array);
@@ -533,13 +539,14 @@ fn optional(schema: &Map<String, Value>) -> BTreeSet<String> {
     };
     let rejects_null = |property: &Value| {
         let Value::Object(property) = property else { return false };
-        // A type without null decides. Compiling the property with all definitions takes long if there are many.
+        // If the type does not include null, the property rejects null. This check avoids compiling the property,
+        // which takes a long time if the schema has many definitions.
         match property.get("type") {
             Some(Value::String(kind)) if kind != "null" => return true,
             Some(Value::Array(kinds)) if !kinds.iter().any(|kind| kind == "null") => return true,
             _ => {}
         }
-        // A property can refer to definitions of the complete schema.
+        // A property can contain references to the definitions of the complete schema.
         let mut property = property.clone();
         for definitions in ["$defs", "definitions"] {
             if let Some(found) = schema.get(definitions) {
@@ -553,7 +560,8 @@ fn optional(schema: &Map<String, Value>) -> BTreeSet<String> {
     optional.map(|(name, _)| name.clone()).collect()
 }
 
-/// Returns how deeply a value is nested. The recursion is bounded, because the parser rejects depths above 128.
+/// Returns the nesting depth of a value. The recursion is bounded, because the parser rejects values that are nested
+/// deeper than 128 levels.
 fn depth(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
@@ -562,7 +570,7 @@ fn depth(value: &Value) -> usize {
     }
 }
 
-/// Returns whether MCP allows the name of a tool.
+/// Returns whether MCP allows `name` as the name of a tool.
 pub(crate) fn is_tool_name(name: &str) -> bool {
     (1..=128).contains(&name.len())
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))

@@ -2,25 +2,28 @@ use std::time::Duration;
 
 /// Whether runs of a tool can become tasks.
 ///
-/// A task outlives the request that started it. The client receives the ID of the task and fetches the result later. On
-/// MCP 2025-11-25 the client decides: the client can request a task if the tool's `execution.taskSupport` allows it. On
-/// MCP 2026-07-28 the server decides, if the client has declared the extension for tasks.
+/// A task outlives the request that started it. The client receives the ID of the task and fetches the result later.
+/// On MCP 2025-11-25, the client decides whether a call becomes a task, if the tool's `execution.taskSupport` allows
+/// tasks. On MCP 2026-07-28, the server decides, if the client has declared the extension for tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TaskPolicy {
-    /// Runs never become tasks. The client waits for the answer. On MCP 2025-11-25, `taskSupport` is `"forbidden"`.
+    /// Runs never become tasks. The client waits for the result. On MCP 2025-11-25, `taskSupport` is `"forbidden"`.
     Never,
-    /// A run becomes a task if it takes long: when the client has no rounds (repeated requests) left, or after
+    /// A run becomes a task if the run takes long. On MCP 2026-07-28, this happens when the client has no rounds
+    /// (repeated requests) left, or after
     /// [`TaskConfig::with_promote_after`](crate::task::TaskConfig::with_promote_after). The run keeps its journal. On
-    /// MCP 2025-11-25, a run becomes a task if the client requests it, and `taskSupport` is `"optional"`.
+    /// MCP 2025-11-25, a run becomes a task if the client requests a task, and `taskSupport` is `"optional"`.
     #[default]
     WhenLong,
-    /// Every run is a task. A client that does not support tasks cannot call the tool. On MCP 2025-11-25, `taskSupport`
-    /// is `"required"`.
+    /// Every run is a task. A client that does not support tasks can call the tool only if the server has
+    /// [`ServerBuilder::with_asking`](crate::ServerBuilder::with_asking). On MCP 2025-11-25, `taskSupport` is
+    /// `"required"`, or `"optional"` with `with_asking`.
     Always,
 }
 
-/// How often a task is retried after an error that is not [terminal](crate::Error::terminal), and with which delays.
+/// The policy for retries of a task after an error that is not [terminal](crate::Error::terminal): the number of
+/// attempts and the delays.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RetryPolicy {
     pub(crate) attempts: u32,
@@ -60,8 +63,7 @@ impl RetryPolicy {
         self
     }
 
-    /// Sets the factor between one delay and the next. Default: 2, so that each delay is twice as long as the delay
-    /// before.
+    /// Sets the factor by which each delay is longer than the delay before. Default: 2.
     #[must_use]
     pub fn with_factor(mut self, factor: f64) -> Self {
         self.factor = factor;
@@ -75,7 +77,7 @@ impl RetryPolicy {
         self
     }
 
-    /// Returns the problem of the configuration, if it has one.
+    /// Returns a description of the configuration problem, if the policy has one.
     pub(crate) fn problem(&self) -> Option<String> {
         if self.attempts == 0 {
             return Some("`RetryPolicy::with_attempts` is 0, so no run could start; set 1 or more".into());

@@ -4,7 +4,7 @@ use super::{Finding, Level};
 use crate::doctor::report::{Failure, Report};
 use antiphon_transport::revision::Revision;
 
-/// Reports why the server is not reachable.
+/// Reports the reason why the server is not reachable.
 pub(super) fn reached(report: &Report) -> Vec<Finding> {
     if report.attempts.iter().any(|attempt| attempt.ended.is_ok()) {
         return Vec::new();
@@ -27,7 +27,7 @@ pub(super) fn reached(report: &Report) -> Vec<Finding> {
     }]
 }
 
-/// Reports text on the standard output of a program, which is only for MCP messages.
+/// Reports text that a program wrote to its standard output, which is only for MCP messages.
 pub(super) fn stray_output(report: &Report) -> Vec<Finding> {
     let Some(line) = &report.stray else { return Vec::new() };
     let message = format!("wrote a line to standard output that is not an MCP message: `{line}`");

@@ -8,7 +8,7 @@ use crate::doctor::{
     words::{self, Counts, LEGACY_TASKS, TASKS},
 };
 
-/// Reports how many tools, prompts and resources the server has, and its other capabilities.
+/// Reports the numbers of the server's tools, prompts and resources, and the server's other capabilities.
 pub(super) fn offers(report: &Report) -> Vec<Finding> {
     let Some(it) = &report.declared else { return Vec::new() };
     let offers = |what: &str, count: usize| (!it.capabilities[what].is_null()).then_some(count);
@@ -31,7 +31,7 @@ pub(super) fn offers(report: &Report) -> Vec<Finding> {
     found
 }
 
-/// Reports capabilities that the server declares but does not list.
+/// Reports capabilities that the server declares, but whose items it does not list.
 pub(super) fn unlisted(report: &Report) -> Vec<Finding> {
     let unlisted = report.declared.iter().flat_map(|it| &it.unlisted);
     unlisted

@@ -12,7 +12,7 @@ use crate::doctor::{
 /// The extension for MCP Apps.
 const APPS: &str = "io.modelcontextprotocol/ui";
 
-/// The tool with which models read the result of a call that continues on the server.
+/// The tool with which a model reads the result of a call that continues on the server.
 const TASK_RESULT: &str = "task_result";
 
 /// The tool that shows the server's form.
@@ -42,7 +42,8 @@ pub(crate) struct HostTool {
     pub(crate) remark: String,
 }
 
-/// Returns the tools of the server, and how the host uses them. Returns none if the report is not for a host.
+/// Returns the tools of the server, and how the host uses each tool. Returns an empty list if the report is not for a
+/// host.
 pub(crate) fn tools(report: &Report) -> Vec<HostTool> {
     let (Some(host), Some(declared)) = (&report.host, &report.declared) else { return Vec::new() };
     let seen = |name: &str| declared.tools.iter().find(|tool| tool["name"] == *name);
@@ -139,7 +140,7 @@ fn questions(report: &Report, host: &SeenBy) -> Vec<Finding> {
     if !unshown.is_empty() {
         let message =
             format!("the host accepts forms with these fields without values: {}", unshown.join(", "));
-        // Forms are not in the list of tools, so this is a rule and not a list of tools.
+        // The list of tools does not contain their forms, so this finding states a rule and does not list tools.
         found.push(Finding::new(Level::Warning, message).hint("use strings and enums in forms"));
     }
     found
@@ -200,7 +201,7 @@ fn is_for_models(tool: &Value) -> bool {
     visibility.is_none_or(|visibility| visibility.iter().any(|it| it == "model"))
 }
 
-/// Returns whether the tool runs only as a task. On MCP 2026-07-28, a server does not declare that.
+/// Returns whether the tool runs only as a task. On MCP 2026-07-28, a server does not declare this property.
 fn is_task_only(tool: &Value) -> bool {
     tool["_meta"]["antiphon/execution"]["taskSupport"] == "required"
 }

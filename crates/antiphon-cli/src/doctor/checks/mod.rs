@@ -33,7 +33,7 @@ impl Level {
     }
 }
 
-/// A finding, and a hint how to fix it.
+/// A finding, with a hint that describes how to fix the problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
     pub(crate) level: Level,
@@ -100,7 +100,7 @@ mod tests {
         words::TASKS,
     };
 
-    /// Returns the report of a server that supports both revisions and has these tools.
+    /// Returns the report about a server without problems, which supports both revisions and has these tools.
     fn sound(tools: Value) -> Report {
         let capabilities = json!({"tools": {}, "extensions": {TASKS: {}}});
         let attempt = |asked: &'static str, capabilities| Attempt {

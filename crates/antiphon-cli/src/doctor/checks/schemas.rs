@@ -54,7 +54,7 @@ pub(super) fn forms(report: &Report) -> Vec<Finding> {
     ]
 }
 
-/// Returns why a schema is invalid, or `None` if it is valid.
+/// Returns the reason why a schema is invalid, or `None` if the schema is valid.
 fn wrong(schema: &Value) -> Option<String> {
     jsonschema::meta::validate(schema).err().map(|error| match error.instance_path().as_str() {
         "" => error.to_string(),
@@ -62,7 +62,8 @@ fn wrong(schema: &Value) -> Option<String> {
     })
 }
 
-/// Returns whether one line of a form can show the value: text, a number, a choice, or several of them.
+/// Returns whether one field of a form can show the value. Such a value is a text, a number, a choice, or a list of
+/// these values.
 fn is_field(schema: &Value) -> bool {
     let simple = |schema: &Value| {
         let kinds: Vec<&str> = match &schema["type"] {

@@ -1,4 +1,4 @@
-//! Edits JSON with comments and trailing commas, as VS Code, Zed and opencode write it.
+//! Edits JSON with comments and trailing commas. VS Code, Zed and opencode use such files.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use super::newline;
 const WHITE: [char; 4] = [' ', '\t', '\r', '\n'];
 
 pub(super) fn parse(text: &str) -> Result<Value, String> {
-    // Comments become white space, so the positions in errors are those of the file.
+    // Comments become white space, so that positions in errors are positions in the file.
     let plain = without_trailing_commas(&without_comments(text));
     if plain.trim().is_empty() {
         return Ok(json!({}));
@@ -52,7 +52,7 @@ pub(super) fn without(text: &str, keys: &[&str], name: &str) -> Option<String> {
     let member = &object.members[index];
     let inside = object.open + 1;
     let start = inside + text[inside..member.key.start].trim_end_matches(WHITE).len();
-    // Without a comma after the member, the comma before it would be a trailing comma.
+    // If no comma follows the member, the comma before the member would become a trailing comma.
     let previous = index.checked_sub(1).filter(|_| member.comma.is_none());
     let before = previous.and_then(|previous| object.members[previous].comma);
     let one = |at: usize| at..at + 1;
@@ -68,7 +68,7 @@ pub(super) fn without(text: &str, keys: &[&str], name: &str) -> Option<String> {
     Some(format!("{}{inner}{}", &text[..inside], &text[object.close..]))
 }
 
-/// Returns the entry in the objects that are missing around it.
+/// Returns the entry, wrapped in the objects that are missing in the file.
 fn nested(keys: &[&str], name: &str, entry: &Value) -> Value {
     keys.iter().rev().fold(json!({ name: entry }), |value, key| json!({ *key: value }))
 }
@@ -163,7 +163,7 @@ impl Style {
         let rest = &text[object.close..];
         match object.members.last() {
             None => format!("{}{member}{tail}{rest}", &text[..end]),
-            // The file has trailing commas, so the new member has one, too.
+            // The file has trailing commas, so the new member also gets a trailing comma.
             Some(Member { comma: Some(_), .. }) => format!("{}{member},{tail}{rest}", &text[..end]),
             Some(Member { value, comma: None, .. }) => {
                 format!("{},{}{member}{tail}{rest}", &text[..value.end], &text[value.end..end])
@@ -171,7 +171,7 @@ impl Style {
         }
     }
 
-    /// Formats a value over several lines. All lines but the first begin with `indent`.
+    /// Formats a value over several lines. All lines except the first line begin with `indent`.
     fn pretty(&self, value: &Value, indent: &str) -> String {
         let text = format!("{value:#}");
         let lines = text.lines().map(|line| {
@@ -182,14 +182,15 @@ impl Style {
     }
 }
 
-/// Returns the white space between the start of the line and `at`, if the line has nothing else before `at`.
+/// Returns the white space between the start of the line and `at`. Returns `None` if the line contains other text
+/// before `at`.
 fn own_indentation(text: &str, at: usize) -> Option<&str> {
     let start = text[..at].rfind('\n').map_or(0, |newline| newline + 1);
     let before = &text[start..at];
     before.trim().is_empty().then_some(before)
 }
 
-/// Returns the white space at the start of the line of `at`.
+/// Returns the white space at the start of the line that contains `at`.
 fn line_indentation(text: &str, at: usize) -> &str {
     let start = text[..at].rfind('\n').map_or(0, |newline| newline + 1);
     let line = &text[start..at];
@@ -219,7 +220,7 @@ fn without_comments(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Returns the end of the comment at `at`, or `at` without a comment.
+/// Returns the end of the comment that starts at `at`. If no comment starts at `at`, returns `at`.
 fn comment_end(text: &str, at: usize) -> usize {
     let rest = &text[at..];
     let length = if rest.starts_with("//") {
@@ -232,7 +233,7 @@ fn comment_end(text: &str, at: usize) -> usize {
     at + length
 }
 
-/// Replaces the commas after the last members and items with spaces, because `serde_json` rejects them.
+/// Replaces trailing commas with spaces, because `serde_json` rejects trailing commas.
 fn without_trailing_commas(bare: &str) -> String {
     let mut bytes = bare.as_bytes().to_vec();
     let mut trailing = None;
@@ -245,7 +246,7 @@ fn without_trailing_commas(bare: &str) -> String {
             if let (b'}' | b']', Some(comma)) = (byte, trailing) {
                 bytes[comma] = b' ';
             }
-            // A comma without a value before it is an error, so it stays.
+            // A comma without a preceding value is an error, so this comma stays.
             let is_trailing = byte == b',' && !matches!(previous, b'{' | b'[' | b',' | b':');
             trailing = is_trailing.then_some(at);
             previous = byte;
@@ -263,7 +264,7 @@ fn after_white(bytes: &[u8], at: usize) -> usize {
     at + bytes.iter().skip(at).take_while(|byte| is_white(**byte)).count()
 }
 
-/// Returns the position after the text that begins with the quote at `open`.
+/// Returns the position after the string that begins with the quote at `open`.
 fn string_end(bytes: &[u8], open: usize) -> Option<usize> {
     let mut at = open + 1;
     loop {

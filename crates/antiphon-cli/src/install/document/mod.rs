@@ -1,7 +1,8 @@
-//! The text of a configuration file, and edits that change one entry only.
+//! The text of a configuration file, and edits that change only one entry.
 //!
-//! An edit inserts or removes text, and keeps every other byte: comments, order and white space. After an edit, both
-//! texts are parsed and compared. If anything but the entry differs, the edit is rejected.
+//! An edit inserts or removes text, and preserves all other bytes, including comments, order and white space. After an
+//! edit, the old text and the new text are parsed and compared. If any value except the entry differs, the edit is
+//! rejected.
 
 mod json;
 mod toml;
@@ -27,7 +28,8 @@ pub(crate) struct Document {
 }
 
 impl Document {
-    /// Parses a file. The error is the reason and the position, without the text of the file, which can have secrets.
+    /// Parses a file. The error contains the reason and the position. It does not contain text of the file, because
+    /// the file can contain secrets.
     pub(crate) fn parse(format: Format, text: &str) -> Result<Self, String> {
         let value = format.parse(text)?;
         if !value.is_object() {

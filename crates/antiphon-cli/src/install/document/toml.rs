@@ -51,7 +51,8 @@ pub(super) fn without(text: &str, keys: &[&str], name: &str) -> Option<String> {
     Some(edited + &text[from..])
 }
 
-/// Adds a table at the end. A file without a line break at its end stays without one.
+/// Adds a table at the end. If the file does not end with a line break, the new text does not end with a line break
+/// either.
 fn append(text: &str, table: &str, newline: &str) -> String {
     if text.is_empty() {
         format!("{table}{newline}")
@@ -90,8 +91,8 @@ fn literal(value: &Value) -> String {
     }
 }
 
-/// Finds the tables of an entry: its own, and those inside of it such as `[mcp_servers.desk.env]`. Comments and blank
-/// lines after a table belong to the next table.
+/// Finds the tables of an entry: the table of the entry, and its subtables such as `[mcp_servers.desk.env]`. Comments
+/// and blank lines after a table belong to the next table.
 fn tables(text: &str, keys: &[&str], name: &str) -> Vec<Range<usize>> {
     let path: Vec<&str> = keys.iter().copied().chain([name]).collect();
     let mut found = Vec::new();

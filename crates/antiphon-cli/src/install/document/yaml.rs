@@ -13,7 +13,7 @@ use yaml_rust2::{Yaml, YamlLoader};
 
 use super::{newline, without_newline};
 
-/// The indentation of entries in a list without entries.
+/// The indentation of the first entry, if the list has no entries.
 const INDENT: usize = 2;
 
 pub(super) fn parse(text: &str) -> Result<Value, String> {
@@ -64,7 +64,7 @@ pub(super) fn with(text: &str, keys: &[&str], name: &str, entry: &Value) -> Opti
         return None;
     };
     let (before, rest) = (&text[..list.head.start], &text[list.head.end..]);
-    // A file without a line break at its end stays without one.
+    // If the file does not end with a line break, the new text does not end with a line break either.
     let (between, end) = if head.ends_with('\n') { ("", newline) } else { (newline, "") };
     Some(format!("{before}{head}{between}{entry}{end}{rest}"))
 }
@@ -78,7 +78,7 @@ pub(super) fn without(text: &str, keys: &[&str], name: &str) -> Option<String> {
         before.truncate(without_newline(&before).len());
     }
     if list.entries == 1 {
-        // Without entries, the value would be null.
+        // Without this text, the value of a list without entries would be null.
         before.insert_str(list.head.start + text[list.head].find(':')? + 1, " {}");
     }
     Some(before + &text[entry.end..])
@@ -163,12 +163,12 @@ fn add(lines: &mut Vec<String>, key: &str, value: &Value, indent: usize) {
                 add(lines, key, value, indent + INDENT);
             }
         }
-        // JSON is valid YAML.
+        // The value is written as JSON, which is valid YAML.
         other => lines.push(format!("{start} {other}")),
     }
 }
 
-/// Returns a text without quotes if no YAML parser can read it as another type, and with quotes if not.
+/// Returns a text as a YAML value. If a YAML parser could read the text as another type, the value has quotes.
 fn scalar(text: &str) -> String {
     const OTHER: [&str; 9] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-');

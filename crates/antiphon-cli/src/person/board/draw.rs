@@ -15,7 +15,7 @@ pub(super) fn lines(board: &Board, message: &str, at: usize, note: &str, colour:
     lines
 }
 
-/// Draws the board after the move.
+/// Draws the board after the user's move.
 pub(super) fn chosen(board: &Board, at: usize, colour: bool) -> Vec<String> {
     let mut after = board.clone();
     after.cells[at].clone_from(&board.you);
@@ -39,7 +39,7 @@ fn head(board: &Board, message: &str) -> Vec<String> {
     lines
 }
 
-/// Cuts a line to the width of the terminal. A wrapped line would make the counted height wrong.
+/// Shortens a line to the width of the terminal. If a line wrapped, the counted height would be wrong.
 fn fitting(line: &str) -> String {
     let columns = crossterm::terminal::size().map_or(80, |(columns, _)| usize::from(columns));
     let line: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
@@ -77,7 +77,8 @@ fn grid(board: &Board, at: usize, colour: bool) -> Vec<String> {
     lines
 }
 
-/// Draws a cell, three columns wide: `[ ]` under the cursor, `(X)` for the last move. It is readable without colours.
+/// Draws a cell, three columns wide: `[ ]` under the cursor, `(X)` for the last move. The marks are readable without
+/// colours.
 fn cell_of(board: &Board, cell: usize, at: usize, colour: bool) -> String {
     let mark = first_line(&board.cells[cell]).chars().next();
     let shown = mark.unwrap_or(if cell == at { ' ' } else { '·' });

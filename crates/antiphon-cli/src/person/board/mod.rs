@@ -20,7 +20,7 @@ use super::{Person, forms, terminal::Asked};
 /// The question key of the forms that are shown as a board.
 pub(super) const KEY: &str = "pickMove";
 
-/// Shows a form as a board if the terminal supports it.
+/// A form handler that shows the form as a board, if the terminal supports this.
 pub(super) struct Playing(pub(super) Person);
 
 /// The board that the server sends with the form.
@@ -80,7 +80,7 @@ impl Board {
         (0..9).any(|cell| self.is_free(cell))
     }
 
-    /// Returns the start cell of the cursor: the middle if it is free.
+    /// Returns the start cell of the cursor. This is the middle cell if it is free.
     fn start(&self) -> usize {
         [4, 0, 2, 6, 8, 1, 3, 5, 7].into_iter().find(|cell| self.is_free(*cell)).unwrap_or(4)
     }
@@ -115,7 +115,7 @@ impl Key {
 
 /// Redraws the board in place until the user picks a cell.
 fn pick(board: &Board, message: &str) -> Asked<usize> {
-    // If the terminal fails, treat the question as closed.
+    // If the terminal fails, treat the question as closed by the user.
     picked(board, message).unwrap_or(Asked::Closed)
 }
 
@@ -146,7 +146,7 @@ fn picked(board: &Board, message: &str) -> std::io::Result<Asked<usize>> {
     }
 }
 
-/// Writes lines over the last `height` lines, and returns their number.
+/// Writes lines over the last `height` lines of the terminal. Returns the number of written lines.
 fn put(lines: &[String], height: u16) -> std::io::Result<u16> {
     let mut out = stderr().lock();
     if height > 0 {
@@ -160,7 +160,7 @@ fn put(lines: &[String], height: u16) -> std::io::Result<u16> {
     Ok(u16::try_from(lines.len()).unwrap_or(u16::MAX))
 }
 
-/// The terminal in raw mode with a hidden cursor. Drop restores it, also after a panic.
+/// The terminal in raw mode with a hidden cursor. Dropping this value restores the terminal, even after a panic.
 struct Raw;
 
 impl Raw {

@@ -30,7 +30,7 @@ pub(crate) fn check(kind: &Kind, text: &str) -> Result<Value, String> {
         Kind::Number { integer, least, most } => {
             let text = text.trim();
             let wanted = || format!("write a {}", kind.describe());
-            // A whole number stays exact, also if the field accepts fractions.
+            // A whole number stays exact, even if the field accepts fractions.
             let whole =
                 text.parse::<i64>().map(Value::from).or_else(|_| text.parse::<u64>().map(Value::from)).ok();
             let broken = || {

@@ -38,14 +38,14 @@ pub(crate) struct Choice {
 }
 
 impl Choice {
-    /// Returns the value as the user types it.
+    /// Returns the text that the user types for this value.
     pub(crate) fn word(&self) -> String {
         word(&self.value)
     }
 }
 
 impl Kind {
-    /// Returns the kind of a property. References at the top of `schema` must already be resolved.
+    /// Returns the kind of a property. References at the top level of `schema` must already be resolved.
     pub(super) fn read(root: &Value, schema: &Value) -> Self {
         if !choices(schema).is_empty() || type_of(schema) != Some("array") {
             return Self::read_one(schema);
@@ -61,7 +61,7 @@ impl Kind {
         }
     }
 
-    /// Returns the kind of a schema, and treats lists as JSON.
+    /// Returns the kind of a schema. Lists are treated as JSON.
     fn read_one(schema: &Value) -> Self {
         let choices = choices(schema);
         if !choices.is_empty() {
@@ -150,7 +150,7 @@ fn between<T: std::fmt::Display>(least: Option<T>, most: Option<T>, before: &str
     }
 }
 
-/// Resolves references and unwraps "or null".
+/// Resolves references, and removes the alternative null from a schema.
 pub(super) fn resolved<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
     let mut schema = schema;
     // Limit the depth, because a schema can refer to itself.

@@ -10,12 +10,12 @@ pub(crate) use self::{
     kind::{Choice, Kind},
 };
 
-/// A value to fill in. Fields of nested objects are fields too, with a longer path.
+/// A value to fill in. The fields of nested objects are also fields, with longer paths.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Field {
     /// The names from the top of the object to this field.
     pub(crate) path: Vec<String>,
-    /// For each name in the path, whether its object requires it.
+    /// For each name in the path, whether the object that contains it requires it.
     required: Vec<bool>,
     /// The label for the user.
     pub(crate) title: String,
@@ -30,7 +30,7 @@ const DEEPEST: usize = 4;
 const MOST: usize = 500;
 
 impl Field {
-    /// Returns the fields of an object's schema, in its order.
+    /// Returns the fields of an object's schema, in the order of the schema.
     pub(crate) fn all(schema: &Value) -> Vec<Self> {
         let mut fields = Vec::new();
         collect(schema, schema, &[], &[], &mut fields);
@@ -42,8 +42,8 @@ impl Field {
         self.required.iter().all(|required| *required)
     }
 
-    /// Returns whether `arguments` lack this required field. A required field of an optional object counts only if
-    /// `arguments` contain the object.
+    /// Returns whether this field is required and missing in `arguments`. A required field of an optional object is
+    /// missing only if `arguments` contain the object.
     pub(crate) fn is_missing(&self, arguments: &Map<String, Value>) -> bool {
         for (i, required) in self.required.iter().enumerate() {
             let there = find(arguments, &self.path[..=i]).is_some();
@@ -105,7 +105,7 @@ fn collect(root: &Value, schema: &Value, path: &[String], required: &[bool], fie
             collect(root, plain, &path, &required, fields);
             continue;
         }
-        // The text at the property overrides the text at the type's definition.
+        // The text in the property overrides the text in the definition of its type.
         let text = |key: &str| property[key].as_str().or(plain[key].as_str()).map(str::to_owned);
         fields.push(Field {
             title: text("title").filter(|title| !title.is_empty()).unwrap_or_else(|| path.join(" ")),

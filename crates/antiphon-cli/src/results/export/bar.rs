@@ -6,7 +6,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::{super::table::grouped, Format};
 
-/// A progress bar for a terminal. It counts rows if only their number is known, and bytes otherwise.
+/// A progress bar for a terminal. If only the number of rows is known, the bar counts rows. Otherwise, the bar counts
+/// bytes.
 pub(super) struct Bar {
     bar: ProgressBar,
     by_rows: bool,
@@ -30,7 +31,7 @@ impl Bar {
         Self { bar: drawn(length, style), by_rows }
     }
 
-    /// Sets the number of bytes that already exist. They do not count for the speed.
+    /// Sets the number of bytes that already exist. These bytes are not included in the speed.
     pub(super) fn begin(&self, bytes: u64) {
         if !self.by_rows {
             self.bar.set_position(bytes);
@@ -56,7 +57,7 @@ impl Bar {
     }
 }
 
-/// Clears the bar, so that no half-drawn line is before the next output.
+/// Clears the bar, so that the next output does not follow a half-drawn line.
 impl Drop for Bar {
     fn drop(&mut self) {
         self.end();

@@ -167,7 +167,7 @@ impl Export {
         }
     }
 
-    /// Returns the manifest if the server can write the file, or `None` if the server only returns rows.
+    /// Returns the manifest if the server can export the file, or `None` if the server only returns rows.
     fn route(&self, format: Format, manifest: Option<Manifest>) -> Result<Option<Manifest>> {
         let Some(manifest) = manifest else {
             if format.is_text() && !self.view.is_rich() && self.columns.is_empty() && !self.resume {
@@ -218,7 +218,7 @@ impl Export {
         Ok(written)
     }
 
-    /// Downloads the file that the server writes.
+    /// Downloads the file that the server exports.
     async fn download(
         &self,
         remote: &Remote,
@@ -247,7 +247,7 @@ impl Export {
                 Ok(written)
             }
             Some(path) => {
-                // A query can contain a signed link, which must not be written to a file.
+                // The query string can contain a signed link, which must not be written to a file.
                 let set = remote.set.resource_url()?.split('?').next().unwrap_or_default().to_owned();
                 let request = self.request(format, &manifest.columns)?;
                 save::Save { path, set, request, resume: self.resume, rows }.run(&export).await
@@ -255,8 +255,8 @@ impl Export {
         }
     }
 
-    /// Returns all parameters that determine the bytes of the export, as text. A part is resumed only if they are
-    /// equal.
+    /// Returns all parameters that determine the bytes of the export, as text. An incomplete file is resumed only if
+    /// these parameters are equal.
     fn request(&self, format: Format, columns: &[ColumnDefinition]) -> Result<String> {
         let mut query = vec![("format", format.asked().name().to_owned())];
         query.extend(self.view.query(columns)?);

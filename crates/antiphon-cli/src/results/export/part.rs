@@ -11,9 +11,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::exit::Misused;
 
-/// A file with a temporary name until it is complete, because a truncated file can look complete.
+/// A file with a temporary name. It gets its final name when it is complete, because a truncated file can look
+/// complete.
 ///
-/// If it is dropped before that, it is kept if it can be resumed, and deleted otherwise.
+/// If this value is dropped before the file is complete, the file is deleted. But if the download can be resumed, the
+/// file is kept.
 pub(super) struct Part {
     target: PathBuf,
     path: PathBuf,
@@ -23,10 +25,10 @@ pub(super) struct Part {
     whole: bool,
 }
 
-/// The export that a part belongs to. It contains no secrets: the signed link is removed.
+/// The export to which a part belongs. A note contains no secrets, because the signed link is removed.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Note {
-    /// The set's URL, without its query.
+    /// The URL of the set, without its query string.
     pub(super) set: String,
     /// The parameters of the export.
     pub(super) request: String,
@@ -37,7 +39,7 @@ pub(super) struct Note {
 }
 
 impl Part {
-    /// Creates a part, and replaces an earlier one.
+    /// Creates a part, and replaces an earlier part.
     pub(super) fn begin(target: &Path) -> Result<Self> {
         let path = beside(target, ".part");
         let file = File::create(&path).with_context(|| format!("{} cannot be written", path.display()))?;
@@ -45,7 +47,7 @@ impl Part {
         Ok(Self::new(target, path, file, 0, false))
     }
 
-    /// Opens the part of an interrupted export, or returns `None` if there is none.
+    /// Opens the part of an interrupted export, or returns `None` if no such part exists.
     ///
     /// # Errors
     ///
@@ -97,7 +99,7 @@ impl Part {
         }
     }
 
-    /// Starts again with an empty file, because the server's bytes have changed.
+    /// Starts again with an empty file, because the file on the server has changed.
     pub(super) fn restart(&mut self) -> Result<()> {
         self.out.flush()?;
         self.out.get_ref().set_len(0)?;

@@ -48,12 +48,12 @@ pub(super) async fn write(
     Ok(writer.rows)
 }
 
-/// Writes rows one after the other.
+/// A writer that writes rows one after the other.
 pub(super) struct Writer {
     format: Format,
     /// The columns of a CSV file.
     columns: Vec<String>,
-    /// Whether the server declared the columns. If not, they come from the first rows.
+    /// Whether the server declared the columns. If not, the columns come from the first rows.
     declared: bool,
     pub(super) rows: u64,
 }
@@ -93,8 +93,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Checks that the header contains the row's columns. The header is already written, so another column would be
-    /// lost.
+    /// Checks that the header contains the row's columns. The header is already written, so the values of any other
+    /// column would be lost.
     fn check(&self, row: &HashMap<String, &RawValue>) -> Result<()> {
         match row.keys().find(|name| !self.declared && !self.columns.contains(name)) {
             None => Ok(()),

@@ -16,7 +16,7 @@ use super::{
     rows::Writer,
 };
 
-/// How often an export can start again from its first byte.
+/// The maximum number of times that an export starts again from its first byte.
 const MOST_RESTARTS: u32 = 5;
 
 /// The export to download.
@@ -27,7 +27,8 @@ pub(super) struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// Starts the download, or resumes it after this number of bytes with this validator.
+    /// Starts the download. With `resume`, continues the download after this number of bytes, for the file with this
+    /// validator.
     async fn open(&self, resume: Option<(u64, String)>) -> Result<Download, DualResponseClientError> {
         let mut options = self.options.clone();
         if let Some((bytes, tag)) = resume {
@@ -40,9 +41,9 @@ impl Source<'_> {
 /// An export to a file that can be resumed.
 pub(super) struct Save<'a> {
     pub(super) path: &'a Path,
-    /// The set's URL, to compare it on resume.
+    /// The URL of the set, which is compared when an export is resumed.
     pub(super) set: String,
-    /// The parameters of the export, to compare them on resume.
+    /// The parameters of the export, which are compared when an export is resumed.
     pub(super) request: String,
     /// Whether to resume an existing part.
     pub(super) resume: bool,
@@ -99,8 +100,8 @@ impl Save<'_> {
         Ok(written)
     }
 
-    /// Stores the information that is needed to resume. Without a validator, a later command cannot detect whether
-    /// the bytes have changed, so no information is stored.
+    /// Stores the information that is needed to resume. Without a validator, a later command could not detect whether
+    /// the file has changed, so no information is stored.
     fn note(&self, part: &mut Part, download: &Download) -> Result<()> {
         let Some(etag) = download.tag() else { return part.forget() };
         let (set, request, etag) = (self.set.clone(), self.request.clone(), etag.to_owned());
@@ -108,14 +109,15 @@ impl Save<'_> {
     }
 }
 
-/// Returns whether a failed export can start again: the server's bytes have changed, or the connection broke and
-/// there is no validator to resume with.
+/// Returns whether a failed export can start again. It can start again if the file on the server has changed, or if
+/// the connection broke and the download has no validator for a resume.
 fn begins_again(download: &Download, error: &DualResponseClientError) -> bool {
     let unanswered = error.status().is_none();
     matches!(error, DualResponseClientError::Changed) || (unanswered && download.tag().is_none())
 }
 
-/// Writes the export to standard output or into a JSON array, without resume. Written bytes cannot be taken back.
+/// Writes the export to standard output or into a JSON array. Such an export cannot be resumed or started again,
+/// because written bytes cannot be withdrawn.
 pub(super) async fn pour(source: &Source<'_>, out: &mut impl Write, bar: &Bar) -> Result<Option<u64>> {
     let format = source.format;
     let mut count = Count::new(format);

@@ -1,4 +1,4 @@
-//! Heartbeats of replicas, and the removal of sessions and of data from stopped replicas.
+//! Heartbeats of replicas. Also removes the data of ended sessions and of stopped replicas.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use super::{
     stream::END,
 };
 
-/// How long a replica can miss heartbeats before it counts as stopped.
+/// The time without a heartbeat after which a replica counts as stopped.
 const SILENCE: Duration = Duration::from_secs(30);
 
 impl Replicas {
@@ -39,7 +39,7 @@ impl Replicas {
             None => self.store.create(&key, Bytes::new(), Some(SILENCE)).await,
         };
         match shown {
-            // After a conflict, the record exists too.
+            // A conflict means that the record already exists.
             Ok(_) | Err(Error::Conflict { .. }) => Ok(()),
             Err(error) => Err(error),
         }
@@ -53,14 +53,14 @@ impl Replicas {
     }
 
     pub(super) async fn is_replica_alive(&self, replica: &str) -> Result<bool> {
-        // The client may have invented the ID.
+        // The client may have invented the ID of the replica.
         if antiphon_store::name::check_segment(replica).is_err() {
             return Ok(false);
         }
         Ok(replica == self.id || self.store.get(&format!("replicas/{replica}")).await?.is_some())
     }
 
-    /// Returns whether a part of a session may still write.
+    /// Returns whether a part of a session can still write to the log.
     pub(super) async fn is_alive(&self, part: &LocalSessionId) -> Result<bool> {
         if part.replica != self.id {
             return self.is_replica_alive(&part.replica).await;
@@ -89,7 +89,7 @@ impl Replicas {
         Ok(())
     }
 
-    /// Returns the shortest lifetime of a record here.
+    /// Returns the shortest lifetime of the records that this module writes.
     pub(super) fn shortest_life(&self) -> Duration {
         self.sessions().iter().map(|sessions| sessions.ttl()).min().unwrap_or(SILENCE).min(SILENCE)
     }

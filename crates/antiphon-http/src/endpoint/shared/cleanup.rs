@@ -7,18 +7,19 @@ use futures_util::{StreamExt as _, stream};
 
 use super::Replicas;
 
-/// How long the removal of one record and its dependent data can take before another replica tries.
+/// The maximum time for the removal of one record and its dependent data. After this time, another replica can try to
+/// remove the record.
 const LEASE: Duration = Duration::from_secs(60);
 
-/// How many expired records with dependent data are claimed at once.
+/// The number of expired records that are claimed together.
 const BATCH: usize = 64;
-/// How many of them are removed concurrently.
+/// The number of claimed records that are removed concurrently.
 const ABREAST: usize = 8;
 
 const OF_SESSIONS: &[&str] = &["sessions/", "answers/", "replicas/"];
 
-/// Removes expired records and the data that depends on them. Every replica does this. The store ensures that
-/// no record is removed twice.
+/// Removes expired records and the data that depends on them. Every replica calls this function. The store ensures
+/// that each record is removed only once.
 pub(super) async fn clean_up(replicas: &Arc<Replicas>) {
     for prefix in OF_SESSIONS {
         if let Err(error) = remove_expired(replicas, prefix).await {
@@ -27,7 +28,7 @@ pub(super) async fn clean_up(replicas: &Arc<Replicas>) {
     }
 }
 
-/// Removes all expired records of a kind. Removes the dependent data of each record first.
+/// Removes all expired records of a kind. The dependent data of each record is removed before the record.
 async fn remove_expired(replicas: &Arc<Replicas>, prefix: &str) -> Result<()> {
     while !replicas.stopped.is_cancelled() {
         let expired = replicas.store.claim_expired(prefix, LEASE, BATCH).await?;

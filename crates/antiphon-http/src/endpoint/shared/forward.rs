@@ -1,4 +1,4 @@
-//! Forwards answers that arrived at another replica than the one that asked.
+//! Forwards a client's answer to the replica that sent the question, if the answer arrived at another replica.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 use super::{Replicas, ids::Numbered, random_name};
 use antiphon_store::{PIECE, Pieces};
 
-/// How long an answer waits for the replica that asked. Usually this takes milliseconds, unless that replica
-/// has stopped.
+/// How long a forwarded answer waits for the replica that sent the question. The wait usually takes milliseconds,
+/// unless this replica has stopped.
 const WAITS: Duration = Duration::from_secs(60);
 
-/// How often the delivery of an answer is tried.
+/// The maximum number of attempts to deliver an answer.
 const ATTEMPTS: u32 = 6;
-/// The pause before the second try. It doubles for each further try.
+/// The pause before the second attempt. Each further pause is twice as long.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// An answer that is being forwarded.
@@ -38,7 +38,7 @@ impl Replicas {
         self.bus.subscribe(&self.own_topic()).await
     }
 
-    /// Sends an answer to the replica that asked.
+    /// Sends an answer to the replica that sent the question.
     pub(super) async fn forward(
         &self,
         session: &str,
@@ -59,25 +59,26 @@ impl Replicas {
         self.bus.publish(&format!("replicas/{replica}"), key.into()).await
     }
 
-    /// Delivers an answer to the request that waits for it in this process.
+    /// Delivers an answer to the request in this process that waits for the answer.
     pub(super) async fn deliver(&self, key: &str) -> Result<()> {
-        // A second notification for the same answer finds no record.
+        // If a second notification arrives for the same answer, the record no longer exists.
         let Some(record) = self.store.get(key).await? else { return Ok(()) };
         let forwarded = serde_json::from_slice::<ForwardedAnswer>(&record.value).ok();
         let pieces = forwarded.as_ref().and_then(|forwarded| forwarded.pieces.clone());
-        // Read the pieces before the record is deleted. If the read fails, the record stays for another try.
+        // The pieces are read before the record is deleted. If this read fails, the record stays in the store for
+        // another attempt.
         let read = match &pieces {
             Some(pieces) => pieces.get(&*self.store).await?,
             None => None,
         };
         match self.store.delete(key, record.revision).await {
             Ok(()) => {}
-            // Another call has delivered the answer.
+            // Another call has already delivered the answer.
             Err(Error::Conflict { .. }) => return Ok(()),
             Err(error) => return Err(error),
         }
         if let Some(pieces) = pieces {
-            // Pieces that are not deleted expire.
+            // If the pieces are not deleted here, they expire.
             let _ = pieces.delete(&*self.store).await;
         }
         let forwarded = forwarded.map(|forwarded| {
@@ -113,7 +114,7 @@ pub(super) async fn hear(replicas: Arc<Replicas>, mut letters: Subscription) {
             None => return,
             Some(Event::Message(key)) => {
                 let Ok(key) = String::from_utf8(key.into()) else { continue };
-                // A large answer must not delay a small one.
+                // Each answer is delivered in its own task, because a large answer must not delay a small answer.
                 tokio::spawn(deliver(Arc::clone(&replicas), key));
             }
             Some(Event::Gap) => look_again(&replicas).await,
@@ -138,7 +139,7 @@ async fn deliver(replicas: Arc<Replicas>, key: String) {
     );
 }
 
-/// Lists and delivers all waiting answers, after a notification may have been missed.
+/// Lists and delivers all waiting answers. This function is called if a notification may have been missed.
 async fn look_again(replicas: &Arc<Replicas>) {
     let prefix = format!("answers/{}/", replicas.id);
     let mut after = None;

@@ -1,4 +1,4 @@
-//! IDs that contain their replica and session.
+//! IDs that contain a replica and a session part.
 
 use std::{fmt, future::Future, str::FromStr};
 
@@ -11,10 +11,10 @@ use rmcp::{
 use super::NAME;
 use antiphon_transport::drain::Counted;
 
-/// The ID of a part of a session: its replica, and its number in that replica.
+/// The ID of a part of a session: the ID of the replica, and the number of the part in this replica.
 ///
-/// It is unique, and so are the IDs that begin with it. An answer therefore finds its question, in any
-/// replica, session and lifetime of the session.
+/// The ID is unique, and so is every ID that begins with it. So an answer always finds its question, even if the
+/// session is restored or another replica receives the answer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct LocalSessionId {
     pub(super) replica: String,
@@ -27,7 +27,7 @@ impl fmt::Display for LocalSessionId {
     }
 }
 
-/// The ID of a numbered item in a part: a request to the client, or a stream.
+/// The ID of a numbered item in a session part: a request to the client, or a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Numbered {
     pub(super) part: LocalSessionId,
@@ -45,7 +45,7 @@ impl FromStr for Numbered {
 
     fn from_str(text: &str) -> Result<Self, ()> {
         let mut pieces = text.split('-');
-        // The ID comes from a client and becomes part of a store key.
+        // The ID comes from a client, and it becomes part of a name in the store.
         let is_replica =
             |name: &&str| name.len() == NAME && name.bytes().all(|byte| byte.is_ascii_alphanumeric());
         let replica = pieces.next().filter(is_replica).ok_or(())?.to_owned();
@@ -56,7 +56,7 @@ impl FromStr for Numbered {
     }
 }
 
-/// Returns the request that `message` answers, if a replica sent it.
+/// Returns the ID of the request that `message` answers, if a replica sent the request.
 pub(super) fn answered(message: &ClientJsonRpcMessage) -> Option<Numbered> {
     let id = match message {
         ClientJsonRpcMessage::Response(response) => &response.id,
@@ -69,7 +69,7 @@ pub(super) fn answered(message: &ClientJsonRpcMessage) -> Option<Numbered> {
     }
 }
 
-/// Sets the ID of an answer to the SDK's number of the question.
+/// Replaces the ID of an answer with the number that the SDK gave to the question.
 pub(super) fn readdress(message: &mut ClientJsonRpcMessage, number: i64) {
     match message {
         ClientJsonRpcMessage::Response(response) => response.id = RequestId::Number(number),
@@ -78,9 +78,9 @@ pub(super) fn readdress(message: &mut ClientJsonRpcMessage, number: i64) {
     }
 }
 
-/// A session's transport that adds the part's ID to requests.
+/// The transport of a session. It adds the ID of the session part to the IDs of requests.
 ///
-/// The SDK numbers requests from 0 in every replica.
+/// The SDK numbers requests from 0 in every replica, so these numbers are not unique.
 pub(crate) struct Marked {
     pub(super) inner: Counted<WorkerTransport<LocalSessionWorker>>,
     pub(super) part: LocalSessionId,
@@ -105,7 +105,7 @@ impl Transport<RoleServer> for Marked {
         match &mut message {
             ServerJsonRpcMessage::Request(request) => self.mark(&mut request.id),
             ServerJsonRpcMessage::Notification(notification) => {
-                // The cancellation of a question.
+                // The notification cancels a question.
                 if let ServerNotification::CancelledNotification(cancelled) = &mut notification.notification
                     && let Some(id) = &mut cancelled.params.request_id
                 {

@@ -1,4 +1,4 @@
-//! One replica's part of a session.
+//! The part of a session that one replica has.
 
 use std::{
     fmt,
@@ -28,12 +28,12 @@ use antiphon_transport::session::{Groups, Set, Setting, Settings, SharedSession,
 
 use super::super::local::primes;
 
-/// This replica's part of a session.
+/// The part of a session that this replica has.
 pub(crate) struct LocalSession {
     pub(super) id: LocalSessionId,
     pub(super) session: SessionId,
     pub(super) log: Arc<Log>,
-    /// The SDK's session, which is the only one in its manager.
+    /// The session of the SDK. It is the only session in its manager.
     pub(super) local: LocalSessionManager,
     caller: OnceLock<Option<String>>,
     /// Whether streams begin with an event without data.
@@ -43,18 +43,18 @@ pub(crate) struct LocalSession {
     listens: Mutex<Listens>,
 }
 
-/// Whether this replica writes changes to the session's log. Only one replica needs to write them.
+/// Whether this replica writes changes to the session's log. Only one replica needs to write these changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Listens {
-    /// The client listens here, or did so last.
+    /// The client listens at this replica, or listened here most recently.
     Here,
-    /// The client has just started to listen at another replica. Both replicas write until this time, and the
-    /// log keeps each change once.
+    /// The client has just started to listen at another replica. Both replicas write changes until this time. The log
+    /// stores each change only once.
     Until(Instant),
     No,
 }
 
-/// How long a replica continues to write changes after the client listens at another one.
+/// How long a replica continues to write changes after the client has started to listen at another replica.
 const OVERLAP: Duration = Duration::from_secs(2);
 
 impl LocalSession {
@@ -84,7 +84,7 @@ impl LocalSession {
                 .map_or_else(OnceLock::new, |record| primes(&record.params.protocol_version).into()),
             settings,
             initialized: AtomicBool::new(false),
-            // No other replica has a part of a session that has just begun.
+            // If the session has just begun, no other replica has a part of it.
             listens: Mutex::new(if record.is_some() { Listens::No } else { Listens::Here }),
         }
     }
@@ -94,7 +94,7 @@ impl LocalSession {
         self.caller.get()?.as_ref()
     }
 
-    /// Stores the facts of a session that has begun.
+    /// Stores the information about a session that has just begun.
     pub(super) fn began(&self, record: SessionRecord) {
         let _ = self.primes.set(primes(&record.params.protocol_version));
         let _ = self.caller.set(record.caller);
@@ -104,7 +104,7 @@ impl LocalSession {
         self.primes.get().copied().unwrap_or(true)
     }
 
-    /// Returns whether the session must still be initialized here. Returns `true` only once.
+    /// Returns whether the session must still be initialized at this replica. Only the first call returns `true`.
     pub(super) fn begins(&self) -> bool {
         !self.initialized.swap(true, Ordering::AcqRel)
     }
@@ -125,7 +125,7 @@ impl LocalSession {
         };
         if let Some(record) = place.change(change).await? {
             self.settings.replace(record.level, record.subscriptions, record.elicitations);
-            // Groups are read from the store, so the other replicas do not need the news.
+            // Groups are always read from the store, so the other replicas do not need this notification.
             if !matches!(setting, Setting::GroupEnabled(_) | Setting::GroupDisabled(_)) {
                 place.replicas.tell(&News::Settings { session: place.name.clone() }).await?;
             }
@@ -153,11 +153,11 @@ impl LocalSession {
         }
     }
 
-    /// Keeps the SDK from closing a session on which a client listens, even without messages.
+    /// Prevents the SDK from closing an idle session on which a client listens.
     pub(super) async fn stay(&self) {
         let handle = self.local.sessions.read().await.get(&self.session).cloned();
         if let Some(handle) = handle {
-            // Closes a channel that does not exist. The SDK only needs the activity.
+            // This call closes a channel that does not exist. Its only purpose is that the SDK registers activity.
             let _ = handle.close_request_wise_channel(u64::MAX).await;
         }
     }
@@ -168,12 +168,12 @@ impl LocalSession {
         }
     }
 
-    /// Opens a stream of the messages that belong to no request.
+    /// Opens a stream of the messages that do not belong to a request.
     pub(super) async fn listen(self: &Arc<Self>, retry: Duration) -> Result<Sent> {
         let (listener, begun) = self.take_over().await?;
         let place = &self.log.place;
         let heard = place.load().await?.is_none_or(|record| record.heard);
-        // Messages from before the client's first stream are kept for it.
+        // The log stores the messages from before the client's first stream, so that this stream can send them.
         let at = if heard { begun } else { Position::default() };
         if !heard {
             place.change(|record| record.heard = true).await?;
@@ -185,7 +185,7 @@ impl LocalSession {
         Ok(EventStream::spawn(self, stream, at, first))
     }
 
-    /// Resumes the stream of an event, after that event.
+    /// Resumes the stream that contains the event `last`, directly after this event.
     pub(super) async fn resume(self: &Arc<Self>, last: EventId, lists: &[&str]) -> Result<Option<Sent>> {
         let Some(holder) = last.stream.strip_prefix(COMMON).and_then(|rest| rest.strip_prefix('-')) else {
             let Ok(request) = last.stream.parse() else { return Ok(None) };
@@ -194,7 +194,7 @@ impl LocalSession {
         let replicas = &self.log.place.replicas;
         let mut first = Vec::new();
         if holder != replicas.id && !replicas.is_replica_alive(holder).await? {
-            // Since then, no replica has written the changes.
+            // After that replica stopped, no replica has written the changes.
             first.extend(lists.iter().map(|list| ServerSseMessage::from_message(changed(list).into())));
         }
         let (listener, _) = self.take_over().await?;
@@ -202,7 +202,7 @@ impl LocalSession {
         Ok(Some(EventStream::spawn(self, stream, last.after, first)))
     }
 
-    /// Makes a new stream of this replica the session's listener.
+    /// Makes a new stream of this replica the listener of the session.
     async fn take_over(&self) -> Result<(String, Position)> {
         *self.listens() = Listens::Here;
         let place = &self.log.place;
@@ -230,7 +230,8 @@ impl SharedSession for LocalSession {
     }
 
     fn groups(&self) -> Groups<'_> {
-        // Read from the store, because the announcement of a change can arrive after the client's next request.
+        // Groups are read from the store, because the notification of a change can arrive after the client's next
+        // request.
         Box::pin(
             async move { Ok(self.log.place.load().await?.map(|record| record.groups).unwrap_or_default()) },
         )

@@ -1,4 +1,4 @@
-//! The log of a session: all sent messages of all streams, from all replicas.
+//! The log of a session. It contains all messages that all replicas have sent in all streams of the session.
 
 use std::{collections::VecDeque, fmt, str::FromStr, sync::Arc};
 
@@ -10,28 +10,29 @@ use tokio::sync::Mutex;
 use super::record::SessionStorage;
 use antiphon_store::{PIECE, Pieces};
 
-/// The most entries in a segment. The log keeps the last two segments and deletes the others.
+/// The maximum number of entries in a segment. The log keeps the last two segments. Older segments are deleted.
 const SEGMENT_EVENTS: u64 = 4096;
-/// The most bytes in a segment.
+/// The maximum size of a segment, in bytes.
 const SEGMENT_BYTES: u64 = 16 * 1024 * 1024;
 
-/// More segments than a session can have.
+/// An upper limit for the number of segments. No session has this many segments.
 const SEGMENTS: u64 = u32::MAX as u64;
 
-/// The stream of messages that belong to no request. Clients listen to it with GET.
+/// The name of the stream of messages that do not belong to a request. Clients listen to this stream with GET.
 pub(super) const COMMON: &str = "all";
 
-/// The position at which reading of a log continues.
+/// The position in a log from which to continue reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Position {
     pub(super) segment: u64,
     pub(super) next: u64,
 }
 
-/// The ID of an event: its stream, and the position after it in the log.
+/// The ID of an event: the name of its stream, and the position after the event in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct EventId {
-    /// The stream of a request, or `all-` and the replica that the client listened to.
+    /// The name of the stream of a request. For the common stream, `all-` and the ID of the replica at which the
+    /// client listened.
     pub(super) stream: String,
     pub(super) after: Position,
 }
@@ -50,7 +51,7 @@ impl FromStr for EventId {
         let mut number = || pieces.next().and_then(|piece| piece.parse().ok()).ok_or(());
         let (next, segment): (u64, u64) = (number()?, number()?);
         let stream = pieces.next().ok_or(())?.to_owned();
-        // The ID comes from a client, and no log has such a position.
+        // The ID comes from a client, so it can be invalid. No log has such a position.
         if next > SEGMENT_EVENTS || segment > SEGMENTS {
             return Err(());
         }
@@ -58,19 +59,19 @@ impl FromStr for EventId {
     }
 }
 
-/// The metadata of an entry, stored before its message.
+/// The metadata of an entry. In the entry, the metadata is before the message.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Head {
     pub(super) stream: String,
     /// The size of the segment in bytes, including this entry.
     total: u64,
-    /// The ID of the change that this entry announces.
+    /// The ID of the change that this entry announces to the client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) change: Option<String>,
-    /// The new listener of the common stream, from this entry on.
+    /// The stream that is the listener of the common stream from this entry on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) listener: Option<String>,
-    /// Whether notifications before this entry were not kept.
+    /// Whether notifications are missing before this entry.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) partial: bool,
     /// The location of the message, if it is too large for the entry.
@@ -83,13 +84,13 @@ impl Head {
         Self { stream: stream.into(), ..Self::default() }
     }
 
-    /// Returns whether the segment ends after the entry `next - 1`, which has this head.
+    /// Returns whether this entry is the last entry of its segment. `next` is the number of the next entry.
     pub(super) fn is_last(&self, next: u64) -> bool {
         next >= SEGMENT_EVENTS || self.total >= SEGMENT_BYTES
     }
 }
 
-/// Decodes an entry.
+/// Decodes an entry into its metadata and its message.
 pub(super) fn decode(entry: &Bytes) -> Option<(Head, Bytes)> {
     let end = entry.iter().position(|&byte| byte == b'\n')?;
     Some((serde_json::from_slice(&entry[..end]).ok()?, entry.slice(end + 1..)))
@@ -102,25 +103,24 @@ fn encode(head: &Head, body: &[u8]) -> Bytes {
     entry.into()
 }
 
-/// A session's log, as one replica writes it.
+/// The log of a session, as one replica reads and writes it.
 #[derive(Debug)]
 pub(super) struct Log {
     pub(super) place: Arc<SessionStorage>,
     tip: Mutex<Tip>,
 }
 
-/// The end of the log, as far as this replica has read. A conflict in an append shows that the log has more
-/// entries.
+/// The end of the log, as far as this replica has read. If an append causes a conflict, the log has more entries.
 #[derive(Debug, Default)]
 struct Tip {
     at: Position,
     total: u64,
     full: bool,
-    /// The IDs of the last changes in the log.
+    /// The IDs of the most recent changes in the log.
     changes: VecDeque<String>,
 }
 
-/// How many change IDs are remembered. A duplicate that arrives after more changes than this is written
+/// The number of change IDs that are remembered. If a duplicate of an older change arrives, the change is written
 /// twice.
 const CHANGES: usize = 64;
 
@@ -144,12 +144,12 @@ impl Log {
         Self { place, tip: Mutex::new(Tip { at, ..Tip::default() }) }
     }
 
-    /// Returns a position before all future entries.
+    /// Returns the end of the log, as far as this replica has read. All future entries are after this position.
     pub(super) async fn tip(&self) -> Position {
         self.tip.lock().await.at
     }
 
-    /// Adds an entry, and returns the position after it. Does not add a change that the log already contains.
+    /// Adds an entry, and returns the position after the entry. Does not add a change that the log already contains.
     pub(super) async fn append(&self, mut head: Head, body: Bytes) -> Result<Position> {
         let store = &*self.place.replicas.store;
         let mut inline = body;
@@ -174,7 +174,7 @@ impl Log {
                 Err(Error::LogConflict { found, .. }) if found > tip.at.next => {
                     self.catch_up(&mut tip, &log, found).await?;
                 }
-                // Another replica has deleted the log and the session.
+                // This error also occurs if another replica has deleted the log and the session.
                 Err(error) => return Err(error),
             }
         };
@@ -190,7 +190,7 @@ impl Log {
 
     /// Reads the entries that other replicas have written.
     async fn catch_up(&self, tip: &mut Tip, log: &str, found: u64) -> Result<()> {
-        // Older entries cannot contain the same change.
+        // Older entries cannot announce the same change.
         tip.at.next = tip.at.next.max(found.saturating_sub(CHANGES as u64));
         while tip.at.next < found {
             let entries = self.place.replicas.store.read(log, tip.at.next, CHANGES).await?;
@@ -204,7 +204,7 @@ impl Log {
         Ok(())
     }
 
-    /// Wakes the readers of the log at other replicas.
+    /// Notifies the readers of the log at other replicas.
     fn tell_of_more(&self) {
         let place = Arc::clone(&self.place);
         tokio::spawn(async move {
@@ -214,7 +214,7 @@ impl Log {
         });
     }
 
-    /// Keeps the new segment and the previous one.
+    /// Deletes old segments. Only the new segment and the segment before it stay.
     fn drop_oldest(&self, begun: u64) {
         let place = Arc::clone(&self.place);
         tokio::spawn(async move {

@@ -1,4 +1,4 @@
-//! The SDK's interfaces for session managers and session stores.
+//! Implementations of the SDK's interfaces for session managers and session stores.
 
 use std::{sync::Arc, time::Duration};
 
@@ -34,7 +34,7 @@ use super::super::{
     principal_of,
 };
 
-/// How long a loaded session record can wait for the restoration of its session.
+/// How long a loaded session record is kept for the restoration of its session.
 const RESTORED: Duration = Duration::from_secs(10);
 
 impl SessionManager for Sessions {
@@ -42,7 +42,7 @@ impl SessionManager for Sessions {
     type Transport = Marked;
 
     async fn create_session(&self) -> Result<(SessionId, Marked), Failure> {
-        // 200 bits of randomness, because the ID grants access.
+        // The ID has 200 random bits, because the ID grants access to the session.
         let id: SessionId = std::iter::repeat_with(super::random_name).take(4).collect::<String>().into();
         Ok((Arc::clone(&id), self.open(id, None).await?))
     }
@@ -106,7 +106,7 @@ impl SessionManager for Sessions {
         let part = self.find(id)?;
         part.log.place.touch();
         message.insert_extension(OfSession(Arc::clone(&part) as Arc<dyn SharedSession>));
-        // Boxed, because the type borrows from the part although the value does not.
+        // The stream is boxed, because its type borrows from the session part although its value does not.
         let events: Events = Box::pin(part.local.create_stream(id, message).await?);
         Ok(primed(events, part.primes()))
     }
@@ -173,14 +173,15 @@ impl SessionStore for Sessions {
         let Some(record) = self.place(name.clone()).load().await? else { return Ok(None) };
         let state = SessionState::new(record.params.clone());
         let mut read = lock(&self.read);
-        // A client that disconnects before its session is restored leaves the record behind.
+        // If a client disconnects before its session is restored, the loaded record is not used. Such records are
+        // removed here.
         read.retain(|_, (at, _)| at.elapsed() < RESTORED);
         read.insert(name, (Instant::now(), record));
         Ok(Some(state))
     }
 
     async fn store(&self, _: &str, _: &SessionState) -> Result<(), SessionStoreError> {
-        // `initialize_session` has already stored more than this.
+        // `initialize_session` has already stored more data than this state contains.
         Ok(())
     }
 

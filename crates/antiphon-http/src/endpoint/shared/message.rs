@@ -1,4 +1,4 @@
-//! Messages from a log, exactly as they were written.
+//! Messages from a log. They are sent exactly as they were written.
 
 use rmcp::model::{
     CustomNotification, CustomRequest, CustomResult, JsonRpcError, RequestId, ServerJsonRpcMessage,
@@ -6,9 +6,10 @@ use rmcp::model::{
 };
 use serde_json::{Map, Value, json};
 
-/// A message to the client.
+/// A message to the client, from a log.
 ///
-/// The SDK would parse it as the first of its types that fits, and could then write a different message.
+/// If the SDK parsed the message, the SDK would choose the first type that matches. The SDK could then send a
+/// different message.
 #[derive(Debug)]
 pub(super) struct StoredMessage(ServerJsonRpcMessage);
 
@@ -17,7 +18,8 @@ impl StoredMessage {
         let text = message;
         let mut message: Map<String, Value> = serde_json::from_slice(text).ok()?;
         if message.contains_key("method") && !message.contains_key("params") {
-            // Without parameters nothing can be lost, and a custom message would contain `null` for them.
+            // If the message has no parameters, the SDK's type loses nothing. A custom message would contain the
+            // parameters `null`.
             return serde_json::from_slice(text).map(Self).ok();
         }
         let id = match message.remove("id") {
@@ -44,7 +46,7 @@ impl StoredMessage {
         }))
     }
 
-    /// Returns whether the message ends a request of the client.
+    /// Returns whether the message is the response to a request of the client.
     pub(super) fn is_answer(&self) -> bool {
         matches!(self.0, ServerJsonRpcMessage::Response(_) | ServerJsonRpcMessage::Error(_))
     }
@@ -56,14 +58,14 @@ impl From<StoredMessage> for ServerJsonRpcMessage {
     }
 }
 
-/// Creates a message that some events of a stream were not kept.
+/// Creates a message that tells the client that some events of a stream are missing.
 pub(super) fn missing() -> StoredMessage {
     let data = "some notifications of this stream were dropped while no client was connected";
     let params = json!({"level": "warning", "logger": "antiphon", "data": data});
     StoredMessage(notification("notifications/message".into(), Some(params)))
 }
 
-/// Creates a message that a list has changed.
+/// Creates a message that tells the client that a list has changed.
 pub(super) fn changed(list: &str) -> StoredMessage {
     StoredMessage(notification(format!("notifications/{list}/list_changed"), Some(json!({}))))
 }

@@ -1,18 +1,18 @@
-//! The 2025-11-25 sessions that replicas share.
+//! The MCP 2025-11-25 sessions that replicas share, and the data in the backend:
 //!
 //! | kind | name | content |
 //! |---|---|---|
 //! | record | `sessions/<session>` | the parameters and the settings of a session |
 //! | record | `replicas/<replica>` | the heartbeat of a replica |
-//! | record | `answers/<replica>/<random>` | an answer that arrived at another replica than the one that asked |
+//! | record | `answers/<replica>/<random>` | an answer that did not arrive at the replica that sent the question |
 //! | record | `pieces/<random>/<n>` | a part of a value that is too large for one record |
-//! | log | `events/<session>/<segment>` | the sent messages of a session, from all streams |
-//! | topic | `replicas/<replica>` | a new answer for this replica |
-//! | topic | `sessions` | a session has ended, its settings have changed, or a call is cancelled |
-//! | topic | `events/<session>` | new entries in the log |
+//! | log | `events/<session>/<segment>` | the messages that were sent in a session, from all streams |
+//! | topic | `replicas/<replica>` | a notification that an answer waits for this replica |
+//! | topic | `sessions` | a notification that a session has ended, its settings have changed, its client listens at another replica, or a call is cancelled |
+//! | topic | `events/<session>` | a notification that the log has new entries |
 //!
-//! `<session>` is a digest of the session ID. The ID grants access to the session, so it is not stored in the
-//! backend.
+//! `<session>` is a digest of the session ID. The backend does not contain the session ID itself, because the ID
+//! grants access to the session.
 #![expect(deprecated, reason = "logging is deprecated in 2026-07-28 and served until it is removed")]
 
 mod alive;
@@ -48,23 +48,23 @@ use self::local_session::LocalSession;
 pub(super) use self::sessions::Sessions;
 
 /// The MCP 2025-11-25 sessions that this process shares with other replicas. Use the same value for all endpoints of a
-/// server. A clone is a handle to the same sessions.
+/// server. Each clone is a handle to the same sessions.
 #[derive(Clone, Debug)]
 pub struct SharedSessions(Arc<Replicas>);
 
 impl SharedSessions {
-    /// Shares sessions with other replicas over `backend`, until `stopped` is cancelled.
+    /// Shares sessions with other replicas over `backend`, until the token `stopped` is cancelled.
     pub fn new(backend: &Backend, drain: &Drain, stopped: CancellationToken) -> Self {
         Self(Replicas::new(backend, drain, stopped))
     }
 
-    /// Removes expired session records from the backend, together with their data. Call this method periodically, at
-    /// least every [`shortest_life`](Self::shortest_life).
+    /// Removes expired session records and their data from the backend. Call this method periodically: the interval
+    /// must not be longer than [`shortest_life`](Self::shortest_life).
     pub async fn clean_up(&self) {
         cleanup::clean_up(&self.0).await;
     }
 
-    /// Returns the shortest time after which a session record can expire.
+    /// Returns the shortest time after which a record of this process can expire.
     pub fn shortest_life(&self) -> Duration {
         self.0.shortest_life()
     }
@@ -79,16 +79,16 @@ impl SharedSessions {
     }
 }
 
-/// This replica's connection to the other replicas.
+/// The connection of this replica to the other replicas.
 pub(super) struct Replicas {
     id: String,
     store: Arc<dyn Store>,
     bus: Arc<dyn Bus>,
     begun: OnceCell<()>,
-    /// Cancelled when the server accepts nothing new.
+    /// Cancelled when the server stops accepting requests.
     draining: CancellationToken,
     stopped: CancellationToken,
-    /// Cancelled when the sessions of this replica are closed.
+    /// Cancelled when all sessions of this replica are closed.
     ended: CancellationToken,
     /// The number of session parts that this replica has created.
     parts: AtomicU64,
@@ -110,14 +110,14 @@ impl Replicas {
         })
     }
 
-    /// Returns when the sessions of this replica are closed, or after a timeout.
+    /// Waits until all sessions of this replica are closed, or until a timeout.
     async fn ended(&self) {
         if self.begun.initialized() {
             let _ = tokio::time::timeout(Duration::from_secs(2), self.ended.cancelled()).await;
         }
     }
 
-    /// Starts to share sessions with the other replicas. Until then, nothing is written to the store.
+    /// Starts to share sessions with the other replicas. Before this call, the replica writes nothing to the store.
     async fn ready(self: &Arc<Self>) -> antiphon_store::Result<()> {
         self.begun.get_or_try_init(|| self.begin_sessions()).await.copied()
     }
@@ -144,19 +144,20 @@ impl fmt::Debug for Replicas {
     }
 }
 
-/// The length of a replica's name.
+/// The length of a replica's name, in characters.
 const NAME: usize = 10;
 
-/// Returns a unique random name, with characters that are easy to read.
+/// Returns a unique random name. The name contains only characters that are easy to distinguish.
 fn random_name() -> String {
     const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
     let mut bytes = [0_u8; NAME];
-    // Without randomness, security is impossible. Sealing also panics in that case.
+    // If the system has no random numbers, the server cannot be secure. The encryption of sealed states panics in this
+    // case too.
     getrandom::fill(&mut bytes).expect("the system has randomness");
     bytes.iter().map(|byte| char::from(LETTERS[usize::from(byte % 32)])).collect()
 }
 
-/// Returns a digest of external text, as a segment of a store key.
+/// Returns a digest of text that comes from outside. The digest can be used as a segment of a name in the store.
 fn digest(parts: &[&str]) -> String {
     let mut hash = Sha256::new();
     for part in parts {

@@ -14,16 +14,16 @@ use serde::{Deserialize, Serialize};
 
 use super::{LocalSession, Replicas, Sessions};
 
-/// A notification to all replicas. Most of them have no part of the session.
+/// A notification about a session, to all replicas. Most replicas have no part of this session.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum News {
     /// The session has ended.
     Ended { session: String },
     /// The client has changed a setting.
     Settings { session: String },
-    /// The client listens at the sending replica.
+    /// The client listens at the replica that sent this notification.
     Listens { session: String },
-    /// The client has cancelled a call. The sender cannot determine which replica runs it.
+    /// The client has cancelled a call. The sender does not have the information which replica runs this call.
     Cancelled { session: String, request: RequestId },
 }
 
@@ -111,7 +111,7 @@ async fn take(replicas: &Replicas, news: &News) {
     }
 }
 
-/// Checks all session parts, after a notification may have been missed.
+/// Checks all session parts. This function is called if a notification may have been missed.
 async fn look_again(replicas: &Replicas) {
     for (sessions, part) in replicas.parts() {
         match part.log.place.load().await {
@@ -130,7 +130,7 @@ async fn reload(part: &LocalSession) {
 
 async fn end(sessions: &Sessions, part: &Arc<LocalSession>) {
     sessions.close(part).await;
-    // The session may have written entries after the log was deleted.
+    // The session may have written entries after another replica had deleted the log.
     let segment = part.log.tip().await.segment;
     if let Err(error) = part.log.place.delete_events(segment).await {
         tracing::warn!(%error, "the events of an ended session could not be deleted");

@@ -17,7 +17,7 @@ use antiphon_transport::session::{Elicitations, Subscriptions};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct SessionRecord {
     pub(super) params: InitializeRequestParams,
-    /// A digest of the caller that began the session. Only this caller can use it.
+    /// A digest of the caller that opened the session. Only this caller can use the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) caller: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -33,7 +33,7 @@ pub(super) struct SessionRecord {
     /// Whether the client has ever opened a stream to listen.
     #[serde(default)]
     pub(super) heard: bool,
-    /// The last segment of the log, or the one before it.
+    /// The number of the last segment of the log, or of the segment before it.
     #[serde(default)]
     pub(super) segment: u64,
 }
@@ -61,7 +61,7 @@ impl SessionStorage {
         format!("events/{}/{number}", self.name)
     }
 
-    /// Returns the topic of new entries in the log.
+    /// Returns the topic on which new entries in the log are announced.
     pub(super) fn topic(&self) -> String {
         format!("events/{}", self.name)
     }
@@ -81,7 +81,7 @@ impl SessionStorage {
         self.replicas.store.create(&self.key(), encode(record), Some(self.ttl)).await.map(drop)
     }
 
-    /// Changes the record, and renews its TTL. Returns `None` if it no longer exists.
+    /// Changes the record and renews its TTL. Returns `None` if the record no longer exists.
     pub(super) async fn change(&self, change: impl Fn(&mut SessionRecord)) -> Result<Option<SessionRecord>> {
         loop {
             let Some((mut record, revision)) = self.load_at().await? else { return Ok(None) };
@@ -97,8 +97,8 @@ impl SessionStorage {
         }
     }
 
-    /// Renews the TTL of the record, because the session is in use. Most calls do nothing, because less than
-    /// a third of the TTL has passed.
+    /// Renews the TTL of the record, because the session is in use. Does nothing if less than a third of the TTL has
+    /// passed since the last renewal.
     pub(super) fn touch(self: &Arc<Self>) {
         if lock(&self.touched).elapsed() < self.ttl / 3 {
             return;
@@ -128,9 +128,9 @@ impl SessionStorage {
         self.delete_events(found.map_or(0, |(record, _)| record.segment)).await
     }
 
-    /// Removes all sent messages. The last one can be in `segment`.
+    /// Removes all messages that were sent in the session. `segment` is the segment that is recorded as the last one.
     pub(super) async fn delete_events(&self, segment: u64) -> Result<()> {
-        // The log keeps one earlier segment. A replica that then stopped may have begun a later one.
+        // The log keeps one earlier segment. A replica that has stopped since then may have begun a later segment.
         for number in segment.saturating_sub(2)..=segment + 2 {
             self.replicas.store.delete_log(&self.segment(number)).await?;
         }
@@ -143,7 +143,7 @@ pub(super) fn session_name(id: &str) -> String {
     digest(&["session", id])
 }
 
-/// Returns a digest of the caller that began a session. The store cannot derive the caller from it.
+/// Returns a digest of the caller that opened a session. The caller cannot be derived from this digest.
 pub(super) fn caller(name: &str, principal: Option<&str>) -> Option<String> {
     principal.map(|principal| digest(&["caller", name, principal]))
 }

@@ -20,14 +20,14 @@ use super::{
 };
 use antiphon_transport::session::ChangeId;
 
-/// How much of one stream is stored, so that it can be resumed.
+/// The limits for the stored part of one stream. A client can resume the stream from this part.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StreamLimits {
     pub(super) events: usize,
     pub(super) bytes: usize,
 }
 
-/// Stores the messages of one part of a session before they are sent.
+/// Stores the messages of one session part before they are sent.
 pub(super) struct Recorder {
     log: Arc<Log>,
     part: LocalSessionId,
@@ -38,7 +38,7 @@ pub(super) struct Recorder {
 #[derive(Debug, Default)]
 struct Streams {
     next: i64,
-    /// By the SDK's names of the streams.
+    /// The open streams, by the names that the SDK gives to them.
     open: HashMap<String, Stream>,
 }
 
@@ -49,11 +49,12 @@ struct Stream {
     events: usize,
     bytes: usize,
     partial: bool,
-    /// The position after the last stored event.
+    /// The position in the log after the last stored event of the stream.
     after: Position,
 }
 
-/// The most open streams that are remembered. The stream of a cancelled request ends without a notification.
+/// The maximum number of open streams that are remembered. When the stream of a cancelled request ends, the recorder
+/// receives no notification.
 const OPEN: usize = 4096;
 
 impl Recorder {
@@ -89,8 +90,8 @@ impl Recorder {
         stream
     }
 
-    /// Stores a message that belongs to no request. Its ID is not needed, because the message is sent from
-    /// the log.
+    /// Stores a message that does not belong to a request. The function returns no event ID, because the message is
+    /// sent from the log.
     async fn keep_common(&self, message: &ServerJsonRpcMessage) -> Result<(), EventStoreError> {
         let mut head = Head::of(COMMON);
         if let ServerJsonRpcMessage::Notification(notification) = message {
@@ -106,7 +107,7 @@ impl Recorder {
         let body = serde_json::to_vec(message)?;
         let over = stream.events >= self.limits.events || stream.bytes + body.len() > self.limits.bytes;
         if over && matches!(message, ServerJsonRpcMessage::Notification(_)) {
-            // The next stored event contains this once.
+            // The next stored event contains the information that notifications are missing.
             stream.partial = true;
             return Ok(());
         }
@@ -117,10 +118,11 @@ impl Recorder {
     }
 }
 
-/// Logs an event that could not be stored. It is sent anyway, and is missing only if the stream breaks.
+/// Logs that an event could not be stored. The event is still sent. The client misses the event only if the stream
+/// breaks.
 fn failed(error: &EventStoreError) {
     use antiphon_store::Error;
-    // The log was deleted, because the session ended during a send. This is a normal case.
+    // In this case, the log was deleted because the session ended during a send. This is normal.
     if matches!(error.downcast_ref(), Some(Error::LogConflict { found: 0, .. })) {
         tracing::debug!(%error, "a session ended before one of its events was stored");
     } else {
@@ -155,7 +157,7 @@ impl EventStore for Recorder {
     }
 
     async fn replay_events_after(&self, _: &str) -> Result<EventStream, EventStoreError> {
-        // The part reads the log itself, because it has the session's storage.
+        // The session part reads the log itself, because it has access to the session's storage.
         Err("the event store of a session does not replay events".into())
     }
 }

@@ -1,4 +1,4 @@
-//! The 2025-11-25 sessions whose requests can arrive at any replica.
+//! The 2025-11-25 sessions of one HTTP route. Requests of these sessions can arrive at any replica.
 
 use std::{
     collections::HashMap,
@@ -34,10 +34,10 @@ use antiphon_transport::{
 
 use super::super::{Application, HttpConfig};
 
-/// How long a session without an idle limit is kept after its last use.
+/// If sessions have no idle limit, how long a session is kept after its last use.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Sessions that begin at one replica and can continue at any other.
+/// Sessions that begin at one replica and can continue at any other replica.
 pub(crate) struct Sessions {
     pub(super) app: Arc<dyn Application>,
     pub(super) replicas: Arc<Replicas>,
@@ -45,7 +45,7 @@ pub(crate) struct Sessions {
     parts: RwLock<HashMap<String, Arc<LocalSession>>>,
     /// Loaded records whose sessions are about to be restored.
     pub(super) read: Mutex<HashMap<String, (Instant, SessionRecord)>>,
-    /// Ensures that one request at a time restores a session. The SDK rejects concurrent ones.
+    /// Ensures that only one request at a time restores a session, because the SDK rejects concurrent restorations.
     restoring: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
     config: SessionConfig,
     limits: StreamLimits,
@@ -64,7 +64,8 @@ impl Sessions {
             restoring: Mutex::default(),
             config: session_config,
             limits: StreamLimits { events: config.stream_events, bytes: config.stream_bytes },
-            // The record is renewed after a third of its TTL, so it exists for at least the idle limit.
+            // The TTL of the record is renewed after a third of the TTL. So the record exists for at least the idle
+            // limit.
             ttl: config.session_idle.unwrap_or(DAY) * 3 / 2,
         });
         replicas.register(&sessions);
@@ -83,7 +84,7 @@ impl Sessions {
         self.parts.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    /// Returns the number of sessions that have a part here.
+    /// Returns the number of sessions that have a part at this replica.
     pub(crate) fn count(&self) -> usize {
         self.parts.read().unwrap_or_else(PoisonError::into_inner).len()
     }
@@ -96,7 +97,7 @@ impl Sessions {
         SessionStorage::new(Arc::clone(&self.replicas), name, self.ttl)
     }
 
-    /// Opens a part of a session. The session may have begun at another replica.
+    /// Opens this replica's part of a session. The session may have begun at another replica.
     pub(super) async fn open(&self, id: SessionId, record: Option<SessionRecord>) -> Result<Marked, Failure> {
         let number = self.replicas.parts.fetch_add(1, Ordering::Relaxed);
         let part = LocalSessionId { replica: self.replicas.id.clone(), number };
@@ -131,7 +132,7 @@ impl Sessions {
         part.close().await;
     }
 
-    /// Delivers an answer to its question, if this part of the session sent it.
+    /// Delivers an answer to the question that it answers, if this session part sent the question.
     pub(super) async fn answer(&self, part: &LocalSession, mut message: ClientJsonRpcMessage) {
         let Some(asked) = answered(&message).filter(|asked| asked.part == part.id) else {
             tracing::info!(
@@ -145,7 +146,7 @@ impl Sessions {
         }
     }
 
-    /// Returns whether the sender of `parts` can use the session. Other callers get the same response as for
+    /// Returns whether the sender of `parts` can use the session. For other callers, the response is the same as for
     /// an unknown session.
     pub(crate) async fn admits(&self, id: &str, parts: &Parts) -> antiphon_store::Result<bool> {
         let name = session_name(id);
@@ -160,8 +161,8 @@ impl Sessions {
         Ok(of == from)
     }
 
-    /// Returns a guard for the first request of a session at this replica. Requests of other sessions do not
-    /// wait.
+    /// Returns a guard for the first request of a session at this replica. While this request holds the guard, other
+    /// requests of the same session wait. Requests of other sessions do not wait.
     pub(crate) async fn restoring(&self, id: &str) -> Option<Restoring<'_>> {
         let name = session_name(id);
         if self.part(&name).is_some() {
@@ -170,7 +171,7 @@ impl Sessions {
         let turn = Arc::clone(lock(&self.restoring).entry(name.clone()).or_default());
         let mut restoring = Restoring { sessions: self, name, held: None, turn: Arc::clone(&turn) };
         restoring.held = Some(turn.lock_owned().await);
-        // A request that has waited has nothing left to restore, and need not delay the next one.
+        // If another request has restored the session during the wait, this request does not need the guard.
         self.part(&restoring.name).is_none().then_some(restoring)
     }
 
@@ -179,13 +180,13 @@ impl Sessions {
         lock(&self.restoring).len()
     }
 
-    /// Returns whether this replica runs the request whose stream an event belongs to.
+    /// Returns whether an event belongs to the stream of a request that this replica runs.
     pub(crate) fn holds(&self, last: &str) -> bool {
         let request = last.parse().ok().and_then(|last: EventId| last.stream.parse::<Numbered>().ok());
         request.is_some_and(|request| request.part.replica == self.replicas.id)
     }
 
-    /// Starts to share sessions with the other replicas, and to receive their changes.
+    /// Starts to share sessions with the other replicas, and to receive their change notifications.
     pub(crate) async fn ready(&self) -> antiphon_store::Result<()> {
         self.app.hear_changes().await?;
         self.replicas.ready().await
@@ -196,7 +197,8 @@ impl Sessions {
         part: &Arc<LocalSession>,
         mut message: ClientJsonRpcMessage,
     ) -> Result<(), Failure> {
-        // The client notifies one replica, once. Every part of its session must receive it exactly once.
+        // The client sends this notification once, to one replica. But every part of the session must receive the
+        // notification exactly once.
         if part.begins() {
             message.insert_extension(OfSession(Arc::clone(part) as Arc<dyn SharedSession>));
             part.local.accept_message(&part.session, message).await?;
@@ -205,7 +207,7 @@ impl Sessions {
     }
 }
 
-/// The right of one request to restore a session.
+/// The exclusive right of one request to restore a session.
 pub(crate) struct Restoring<'a> {
     sessions: &'a Sessions,
     name: String,
@@ -217,7 +219,7 @@ impl Drop for Restoring<'_> {
     fn drop(&mut self) {
         self.held = None;
         let mut restoring = lock(&self.sessions.restoring);
-        // Two references remain, in the map and here, so no other request waits.
+        // If only two references remain (in the map and in this guard), no other request waits.
         if Arc::strong_count(&self.turn) == 2 {
             restoring.remove(&self.name);
         }
@@ -230,7 +232,7 @@ impl fmt::Debug for Sessions {
     }
 }
 
-/// The error of a request by the SDK.
+/// The error of a session operation, for the SDK.
 #[derive(Debug)]
 pub(crate) enum Failure {
     Unknown,

@@ -22,42 +22,44 @@ use super::{
     record::SessionStorage,
 };
 
-/// The longest time between two checks of the session, even without a notification.
+/// The maximum time between two checks of the session. A check happens after this time even without a notification.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How long the last read of a log can take.
+/// The maximum time for the last read of a log.
 const LAST: Duration = Duration::from_secs(1);
 
-/// How many entries are read at once.
+/// The maximum number of entries in one read.
 const PAGE: usize = 64;
 
-/// The message on the topic of a session's log when the session has ended.
+/// The message that is published on the topic of a session's log when the session has ended.
 pub(super) const END: &[u8] = b"end";
 
-/// A stream that reads a log, regardless of which replica writes it.
+/// A stream of events to a client. The stream reads the events from a log, regardless of which replica writes them.
 pub(super) struct EventStream {
     place: Arc<SessionStorage>,
     part: Weak<LocalSession>,
     stream: Followed,
     at: Position,
-    /// Whether the current segment ends at `at`. `None` while that is unknown.
+    /// Whether the current segment ends at the position `at`. `None` if this is not known.
     full: Option<bool>,
     sender: Sender<ServerSseMessage>,
 }
 
-/// The stream of a session that is read.
+/// The stream of a session that an [`EventStream`] reads.
 pub(super) enum Followed {
     Request(Numbered),
-    /// The messages that belong to no request, until another stream becomes the listener.
+    /// The messages that do not belong to a request. The stream sends these messages until another stream becomes the
+    /// listener.
     Common {
         listener: String,
         begun: bool,
     },
-    /// Another stream is the listener. This one stays open, or its client would open it again.
+    /// Another stream is the listener. This stream stays open without messages. If the stream ended, the client would
+    /// open it again.
     Silent,
 }
 
-/// The events that a stream sends.
+/// The events that a stream sends to the client.
 pub(crate) struct Sent(mpsc::Receiver<ServerSseMessage>);
 
 impl Stream for Sent {
@@ -84,14 +86,14 @@ impl EventStream {
         Self { place, part: Weak::new(), stream, at: Position::default(), full: None, sender }
     }
 
-    /// Sends `first`, and then the events of `stream` from `at` on.
+    /// Sends the events in `first`, and then the events of `stream` from the position `at` on.
     pub(super) fn spawn(
         part: &Arc<LocalSession>,
         stream: Followed,
         at: Position,
         first: Vec<ServerSseMessage>,
     ) -> Sent {
-        // The capacity is the SDK's capacity for a slow client, plus the first events.
+        // The capacity is the SDK's capacity for a slow client, plus the number of first events.
         let (sender, receiver) = mpsc::channel(16 + first.len());
         for event in first {
             let _ = sender.try_send(event);
@@ -107,15 +109,15 @@ impl EventStream {
                 () = tail.run() => return,
             }
             if matches!(tail.stream, Followed::Request(_)) {
-                // The client then need not request the last entries from another replica.
+                // After this read, the client does not need to request the last entries from another replica.
                 let _ = tokio::time::timeout(LAST, tail.read_on()).await;
             }
         });
         Sent(receiver)
     }
 
-    /// Returns a token that is cancelled when the stream must continue at another replica. The stream of a
-    /// request stays for as long as the request runs here.
+    /// Returns a token that is cancelled when the stream must continue at another replica. The stream of a request
+    /// stays at this replica as long as this replica runs the request.
     fn ends(&self) -> CancellationToken {
         let replicas = &self.place.replicas;
         match &self.stream {
@@ -125,7 +127,7 @@ impl EventStream {
     }
 
     async fn run(&mut self) {
-        // Subscribe before the first read, so that no entry is missed in between.
+        // The subscription starts before the first read, so that no entry is missed between them.
         let mut news = self.place.replicas.bus.subscribe(&self.place.topic()).await;
         if let Err(error) = &news {
             tracing::warn!(%error, "the subscription to new events of a session failed; its stream polls instead");
@@ -146,8 +148,8 @@ impl EventStream {
         }
     }
 
-    /// Sends new entries. With `around`, it also checks whether the session and the writer of the stream
-    /// still exist.
+    /// Sends new entries. If `around` is true, this method also checks whether the session and the writer of the
+    /// stream still exist.
     async fn look(&mut self, around: bool) -> Result<More> {
         if around {
             let Some(record) = self.place.load().await? else { return Ok(More::Never) };
@@ -165,7 +167,7 @@ impl EventStream {
         }
         let more = self.read_on().await?;
         if around && more == More::Later && self.is_orphaned().await? {
-            // The writer may have written its last entries since.
+            // The writer may have written its last entries after the previous read.
             self.read_on().await?;
             return Ok(More::Never);
         }
@@ -190,7 +192,7 @@ impl EventStream {
                     full = Some(head.is_last(after.next));
                     more = self.pass(head, body, after).await?;
                 }
-                // Advance only now. If the store fails earlier, the same entry is read again.
+                // The position advances only now. If the store fails before, the same entry is read again.
                 (self.at, self.full) = (after, full);
                 if more == More::Never {
                     return Ok(More::Never);
@@ -213,7 +215,8 @@ impl EventStream {
         Ok(full)
     }
 
-    /// Sends the entry before `after`, if it belongs to the stream. If it fails, nothing was sent.
+    /// Sends the entry before the position `after`, if the entry belongs to the stream. If this method fails, it has
+    /// sent nothing.
     async fn pass(&mut self, head: Head, body: Bytes, after: Position) -> Result<More> {
         let name = match &mut self.stream {
             Followed::Request(request) => {
@@ -260,7 +263,7 @@ impl EventStream {
         let _ = self.sender.send(ServerSseMessage::from_message(missing().into())).await;
     }
 
-    /// Returns whether no replica will write to the stream again.
+    /// Returns whether the stream has lost its writer, so that no replica will write to the stream again.
     async fn is_orphaned(&self) -> Result<bool> {
         match &self.stream {
             Followed::Request(request) => Ok(!self.place.replicas.is_alive(&request.part).await?),
@@ -278,7 +281,7 @@ async fn next(news: &mut Result<Subscription>) -> bool {
     match event {
         Some(Event::Message(message)) => message != END,
         Some(Event::Gap) => true,
-        // Without notifications, only the timer triggers reads.
+        // If the subscription has failed, the stream reads new entries only when the timer expires.
         None => std::future::pending().await,
     }
 }

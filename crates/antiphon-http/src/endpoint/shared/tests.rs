@@ -122,7 +122,7 @@ async fn answer_whose_pieces_cannot_be_read_stays_until_they_can() {
     let key = letters().await[0].key.clone();
     assert!(replicas.deliver(&key).await.is_err(), "the store fails once");
     assert_eq!(letters().await.len(), 1, "the answer is not lost");
-    // Two concurrent deliveries: one delivers the answer, and the other finds nothing wrong.
+    // The answer is delivered twice concurrently. One call delivers the answer, and the other call returns no error.
     let (one, other) = tokio::join!(replicas.deliver(&key), replicas.deliver(&key));
     assert!(one.is_ok() && other.is_ok(), "{one:?} {other:?}");
     assert!(letters().await.is_empty());

@@ -10,7 +10,7 @@ use super::{
 
 const FORMATS: [&str; 10] =
     ["date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uri", "uuid"];
-/// The supported keywords. All others become part of the description.
+/// The supported keywords. All other keywords become part of the description.
 const KNOWN: [&str; 15] = [
     "$defs",
     "$ref",
@@ -35,7 +35,7 @@ const IMPOSSIBLE: [&str; 8] =
 const MAX_OPTIONAL: usize = 24;
 const MAX_UNIONS: usize = 16;
 
-/// Converts `schema` for `output_config.format`. Returns `None` if that format cannot express it.
+/// Converts `schema` for `output_config.format`. Returns `None` if this format cannot express the schema.
 pub(in crate::providers) fn native(schema: &Map<String, Value>) -> Option<Value> {
     let mut schema = schema.clone();
     if schema.get("type") != Some(&json!("object")) || is_recursive(&schema) {
@@ -81,7 +81,8 @@ impl Native {
         possible
     }
 
-    /// Closes an object. Optional fields stay optional. A map cannot be closed, because its field names are unknown.
+    /// Closes an object schema, so that it allows no further fields. Optional fields stay optional. A map cannot be
+    /// closed, because its field names are unknown.
     fn object(&mut self, schema: &mut Map<String, Value>) -> Option<()> {
         let named = schema.get("properties").and_then(Value::as_object).map(Map::len);
         if named.is_none() && !has_type(schema, "object") {
@@ -138,7 +139,7 @@ fn is_recursive(schema: &Map<String, Value>) -> bool {
             _ => {}
         }
     }
-    /// Skips definitions in `done`. Otherwise a few definitions could lead to an exponential number of paths.
+    /// Definitions in `done` are skipped. Otherwise, a few definitions could lead to an exponential number of paths.
     fn meets<'a>(
         name: &'a str,
         refs: &'a HashMap<String, Vec<String>>,

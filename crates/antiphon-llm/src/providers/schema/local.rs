@@ -57,7 +57,7 @@ pub(in crate::providers) fn calls(tools: &[ToolDefinition]) -> Value {
     schema
 }
 
-/// Embeds `schema` in another one. Its definitions move to `shared` under unique names.
+/// Embeds `schema` in another schema. The definitions of `schema` move to `shared` under unique names.
 fn hoist(mut schema: Value, place: usize, shared: &mut Map<String, Value>) -> Value {
     let mut whole = false;
     rename(&mut schema, place, &mut whole);

@@ -1,7 +1,7 @@
 //! Converts JSON Schemas for each provider.
 //!
-//! Each provider rejects other keywords. Constraints that are removed from a schema are added to its descriptions.
-//! The caller validates the reply against the original schema.
+//! Providers differ in the keywords that they reject. Constraints that are removed from a schema are added to its
+//! descriptions. The caller validates the reply against the original schema.
 
 pub(super) mod anthropic;
 pub(super) mod gemini;
@@ -78,7 +78,7 @@ fn into_description(schema: &mut Map<String, Value>, keys: &[&str]) {
     }
 }
 
-/// Replaces `oneOf` by `anyOf`. The caller checks that only one matches.
+/// Replaces `oneOf` by `anyOf`. The caller checks that the data matches only one of the schemas.
 fn one_of_as_any_of(schema: &mut Map<String, Value>) {
     if !schema.contains_key("anyOf")
         && let Some(list) = schema.remove("oneOf")
@@ -87,7 +87,7 @@ fn one_of_as_any_of(schema: &mut Map<String, Value>) {
     }
 }
 
-/// Merges a single `allOf` into its schema. Returns `false` if `allOf` has several entries.
+/// Merges the entry of an `allOf` with a single entry into the schema. Returns `false` if `allOf` has several entries.
 fn merge_lone_all_of(schema: &mut Map<String, Value>) -> bool {
     match schema.get_mut("allOf").map(Value::take) {
         None => true,

@@ -34,7 +34,7 @@ const MAX_DEPTH: usize = 10;
 const MAX_PROPERTIES: usize = 5000;
 const MAX_ENUM: usize = 1000;
 
-/// Converts `schema` for strict mode. Returns `None` if strict mode cannot express it.
+/// Converts `schema` for strict mode. Returns `None` if strict mode cannot express the schema.
 pub(in crate::providers) fn strict(schema: &Map<String, Value>) -> Option<Value> {
     let mut schema = schema.clone();
     // The root must be an object.
@@ -46,7 +46,7 @@ pub(in crate::providers) fn strict(schema: &Map<String, Value>) -> Option<Value>
     (strict.properties <= MAX_PROPERTIES).then_some(Value::Object(schema))
 }
 
-/// Converts `schema` for the relaxed mode, which does not enforce it.
+/// Converts `schema` for the relaxed mode, which does not enforce the schema.
 pub(in crate::providers) fn relaxed(schema: &Map<String, Value>) -> Value {
     let mut schema = schema.clone();
     schema.remove("$schema");
@@ -79,7 +79,7 @@ impl Strict {
         let mut possible = Some(());
         let inner = if schema.contains_key("properties") { depth + 1 } else { depth };
         each_inside(schema, &mut |key, inside| {
-            // This is the `false` that `object` inserted.
+            // This value is the `false` that `object` inserted.
             if key == "additionalProperties" || possible.is_none() {
                 return;
             }
@@ -89,7 +89,7 @@ impl Strict {
         possible
     }
 
-    /// Closes an object, and makes all its fields required.
+    /// Closes an object schema, so that it allows no further fields, and makes all its fields required.
     fn object(&mut self, schema: &mut Map<String, Value>, depth: usize) -> Option<()> {
         let named = schema.contains_key("properties");
         if !named && !has_type(schema, "object") {
@@ -134,7 +134,7 @@ fn limits(schema: &mut Map<String, Value>) {
     let format = format.is_some_and(|format| !FORMATS.contains(&format));
     let pattern = schema.get("pattern").and_then(Value::as_str).unwrap_or_default();
     let around = ["(?=", "(?!", "(?<=", "(?<!"].iter().any(|look| pattern.contains(look));
-    // The number formats of schemars are only relevant for Rust.
+    // The number formats of `schemars`, such as `uint32`, are only relevant for Rust.
     let number = has_type(schema, "integer") || has_type(schema, "number");
     if format && number {
         schema.remove("format");

@@ -18,9 +18,9 @@ const MAX_URL: usize = 8 * 1024;
 /// The origins to which requests can go.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Policy {
-    /// Origins from the application, which can be `http` and private.
+    /// Origins that the application listed. These origins can use `http`, and can be in private networks.
     pub(super) listed: Vec<Origin>,
-    /// Origin of the MCP endpoint, which must be `https` and public.
+    /// Origin of the MCP endpoint. This origin must use `https`, and must be on the public internet.
     pub(super) endpoint: Option<Origin>,
     /// Whether requests to this machine are allowed.
     pub(super) loopback: bool,
@@ -36,7 +36,8 @@ pub(super) struct Target {
 }
 
 impl Policy {
-    /// Parses `text`, and decides about the URL. The error contains the reason, and the option that would allow it.
+    /// Parses `text`, and checks whether requests to this URL are allowed. The error contains the reason, and the
+    /// option that would allow the URL.
     pub(super) fn admit(&self, text: &str) -> Result<Target, String> {
         if text.len() > MAX_URL {
             return Err(format!("the URL is too long: {} bytes, and the maximum is {MAX_URL}", text.len()));
@@ -49,7 +50,7 @@ impl Policy {
         self.admit_url(url)
     }
 
-    /// Decides about `url`.
+    /// Checks whether requests to `url` are allowed.
     pub(super) fn admit_url(&self, mut url: Url) -> Result<Target, String> {
         let origin = url.origin();
         let shown = show(&origin);
@@ -66,7 +67,7 @@ impl Policy {
         Ok(Target { url, reach })
     }
 
-    /// Decides about `url`, to which an export is redirected.
+    /// Checks whether an export can be redirected to `url`.
     pub(super) fn admit_redirect(&self, mut url: Url) -> Result<Target, String> {
         let admitted = self.admit_url(url.clone());
         let anonymous = url.username().is_empty() && url.password().is_none();
@@ -98,7 +99,8 @@ impl Policy {
         Ok(AddressScope::Public)
     }
 
-    /// Returns the message for an origin that is not allowed, with the option that would allow it.
+    /// Returns the message for an origin that is not allowed. The message names the option that would allow the
+    /// origin.
     fn not_allowed(&self, local: bool, shown: &str) -> String {
         let origin = shown.trim_matches('`');
         let named = !self.listed.is_empty() || self.endpoint.is_some();
@@ -131,7 +133,7 @@ fn is_local(url: &Url) -> bool {
     }
 }
 
-/// Returns an origin for people. Other parts of the URL are omitted, because they can contain a secret.
+/// Returns an origin as text for messages. Other parts of the URL are omitted, because they can contain a secret.
 pub(super) fn show(origin: &Origin) -> String {
     let text = origin.ascii_serialization();
     format!("`{}`", text.chars().take(200).collect::<String>())

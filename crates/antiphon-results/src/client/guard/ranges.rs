@@ -27,7 +27,8 @@ const LINK_LOCAL: Kind = Kind::Never("link-local");
 const MULTICAST: Kind = Kind::Never("multicast");
 const TUNNEL: Kind = Kind::Never("a tunnel to an IPv4 address");
 
-/// The first range that contains an address decides, so a nested range comes before the outer one.
+/// The first range that contains an address determines the kind of the address. So a nested range comes before its
+/// outer range.
 const V4: &[(Ipv4Net, Kind)] = &[
     (v4([168, 63, 129, 16], 32), METADATA),
     (v4([169, 254, 169, 254], 32), METADATA),
@@ -55,7 +56,8 @@ const V4: &[(Ipv4Net, Kind)] = &[
     (v4([240, 0, 0, 0], 4), Kind::Never("reserved")),
 ];
 
-/// The IPv6 ranges, in the same order. Addresses that contain an IPv4 address are converted before.
+/// The IPv6 ranges, in the same order. Addresses that contain an IPv4 address are first converted to this IPv4
+/// address.
 const V6: &[(Ipv6Net, Kind)] = &[
     (v6([0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254], 128), METADATA),
     (v6([0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23], 128), METADATA),
@@ -113,8 +115,8 @@ fn kind_v6(address: Ipv6Addr) -> Kind {
     found.map_or(Kind::Never("not global unicast"), |(_, kind)| *kind)
 }
 
-/// Returns the IPv4 address that is contacted for this IPv6 address. The operating system converts IPv4-mapped
-/// addresses, and the network converts NAT64 addresses. Hosts without IPv4 use NAT64 to reach it.
+/// Returns the IPv4 address to which connections to this IPv6 address go. The operating system translates IPv4-mapped
+/// addresses, and the network translates NAT64 addresses. With NAT64, hosts without IPv4 can reach IPv4 addresses.
 fn inner(address: Ipv6Addr) -> Option<Ipv4Addr> {
     address.to_ipv4_mapped().or_else(|| {
         let [.., a, b, c, d] = address.octets();

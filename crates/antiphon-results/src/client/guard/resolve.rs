@@ -7,8 +7,8 @@ use crate::error::BoxError;
 
 /// A resolver for host names.
 ///
-/// The client checks every address that the resolver returns before it connects. A custom resolver therefore cannot
-/// allow more addresses.
+/// The client checks every address that the resolver returns before it connects. So a custom resolver cannot allow
+/// more addresses.
 #[async_trait]
 pub trait Resolve: fmt::Debug + Send + Sync + 'static {
     /// Returns the IP addresses of the host `name`.
@@ -28,8 +28,8 @@ impl Resolve for SystemResolver {
 
 /// Resolves a name once, and returns its addresses if all of them are allowed.
 ///
-/// One address that is not allowed rejects the name. Otherwise the owner of a name could choose between a public and a
-/// private address.
+/// If one address is not allowed, the name is rejected. Otherwise the owner of the name could switch from a public to
+/// a private address.
 pub(in crate::client) async fn checked(
     resolver: Arc<dyn Resolve>,
     reach: AddressScope,

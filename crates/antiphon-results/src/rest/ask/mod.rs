@@ -1,4 +1,4 @@
-//! Strict parsing of requests. Input that is not understood is rejected, never guessed.
+//! Strict parsing of requests. The parser rejects unknown or ambiguous input and never guesses.
 
 mod query;
 mod sorts;
@@ -26,7 +26,7 @@ use crate::{
 /// Maximum number of sort columns.
 const MAX_SORTS: usize = 4;
 
-/// The greatest integer that every JSON reader keeps exactly: 2^53 - 1.
+/// The greatest integer that every JSON reader represents exactly: 2^53 - 1.
 const MAX_NUMBER: u64 = (1 << 53) - 1;
 
 /// Parses the body of `POST /{id}`.
@@ -48,7 +48,7 @@ pub(super) fn aggregate(body: &[u8]) -> Result<Aggregate, ApiError> {
     Ok(Aggregate { groups, measures, filter, limit })
 }
 
-/// Maximum number of groups in an answer.
+/// Maximum number of groups in a response.
 const MAX_GROUPS: u64 = 10_000;
 
 /// Parses the body of `POST /{id}/query`.
@@ -127,7 +127,7 @@ fn whole(name: &str) -> ApiError {
     ApiError::invalid(format!("`{name}` must be a whole number from 0 to {MAX_NUMBER}"))
 }
 
-/// Parses an integer of a query: digits, and only zeros after a point.
+/// Parses an integer in a query string: digits, and only zeros after a decimal point.
 fn digits(text: &str) -> Option<u64> {
     let (digits, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let all_digits = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
@@ -136,7 +136,7 @@ fn digits(text: &str) -> Option<u64> {
     number.filter(|number| *number <= MAX_NUMBER)
 }
 
-/// Parses a body. An empty body gives the default.
+/// Parses a body. For an empty body, returns the default.
 fn read<'de, T: Deserialize<'de> + Default>(body: &'de [u8]) -> Result<T, ApiError> {
     if body.is_empty() {
         return Ok(T::default());
@@ -153,8 +153,8 @@ struct PageAsk {
     offset: Option<Whole>,
     #[serde(default, deserialize_with = "given")]
     limit: Option<Whole>,
-    // Clients can send `null` for a missing `sort` or `cursor`. An `offset` of `null` is rejected, because it is the
-    // next offset after the last page.
+    // Clients can send `null` for a missing `sort` or `cursor`. An `offset` of `null` is rejected, because the server
+    // returns `null` as the next offset of the last page.
     #[serde(default)]
     sort: Option<Sorts>,
     #[serde(default)]

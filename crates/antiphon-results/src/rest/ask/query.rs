@@ -7,11 +7,12 @@ use crate::{
     snapshot::{ExportFormat, Filter, View},
 };
 
-/// The query parameters that the routes read. A test compares them with `openapi.json`.
+/// The query parameters that the routes read. A test compares this list with `openapi.json`.
 pub(in crate::rest) const PARAMETERS: [&str; 10] =
     ["columns", "csv_safe", "cursor", "filter", "format", "limit", "link", "offset", "order", "sort"];
 
-/// The query of a request, as text. Other parameters are ignored, because they can be for the authentication.
+/// The known query parameters of a request, as text. Other parameters are ignored, because the authentication can use
+/// them.
 #[derive(Default)]
 pub(in crate::rest) struct Query {
     /// Parameters and their values, without `columns`.
@@ -37,7 +38,7 @@ impl Query {
             match query.given.iter_mut().find(|(known, _)| *known == name) {
                 Some((_, earlier)) => {
                     query.twice = Some(name);
-                    // If there are two links, none of them is valid.
+                    // If the query contains two links, neither link is valid.
                     *earlier = if name == "link" { String::new() } else { value.into_owned() };
                 }
                 None => query.given.push((name, value.into_owned())),
@@ -74,7 +75,7 @@ impl Query {
         Ok((view, self.columns()?))
     }
 
-    /// Returns the export format, if the query has one.
+    /// Returns the export format, if the query contains a format.
     pub(in crate::rest) fn format(&self) -> Result<Option<ExportFormat>, ApiError> {
         self.check()?;
         let named = |name: &str| {
@@ -85,7 +86,7 @@ impl Query {
         self.get("format").map(named).transpose()
     }
 
-    /// Parses the sort: `a` with `order`, or `a,-b`.
+    /// Parses the sort columns: `a` with the parameter `order`, or `a,-b`.
     fn sort(&self) -> Result<Vec<Sort>, ApiError> {
         let order = order(self.get("order"))?;
         let Some(text) = self.get("sort") else { return Ok(Vec::new()) };
@@ -100,7 +101,8 @@ impl Query {
         if sorts.len() > MAX_SORTS { Err(too_many_sorts()) } else { Ok(sorts) }
     }
 
-    /// Returns the sort if the whole text is the name of a column. Such a name takes precedence over a list of columns.
+    /// Returns the sort if the whole text is the name of a column. So a name that contains a comma is not read as a
+    /// list of columns.
     pub(in crate::rest) fn sort_of(&self, columns: &[ColumnDefinition]) -> Option<Sort> {
         let named = self.get("sort").filter(|text| columns.iter().any(|column| column.name == *text))?;
         Some(Sort { field: named.to_owned(), order: order(self.get("order")).ok()? })

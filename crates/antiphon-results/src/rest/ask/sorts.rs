@@ -1,4 +1,4 @@
-//! Parses sort columns: one or several.
+//! Parses one or several sort columns.
 
 use std::{borrow::Cow, fmt};
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::page::{Order, Sort};
 
-/// One sort column as an object, or several as an array of objects.
+/// One sort column as an object, or several sort columns as an array of objects.
 pub(super) struct Sorts(pub(super) Vec<Sort>);
 
 #[derive(Deserialize)]

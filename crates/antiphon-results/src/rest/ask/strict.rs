@@ -17,7 +17,7 @@ pub(super) fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     T::deserialize(deserializer).map(Some)
 }
 
-/// A value that must be a JSON object. By default, serde also reads a struct from an array.
+/// A value that must be a JSON object. By default, serde accepts an array for a struct.
 pub(super) struct Object<T>(pub(super) T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {

@@ -13,11 +13,12 @@ use crate::{
 /// Maximum length of an accepted cursor.
 const MAX_CURSOR: usize = 16 * 1024;
 
-/// Maximum length of a generated cursor. It is sent in a header, and proxies limit the size of headers.
+/// Maximum length of a generated cursor. The server sends the cursor in a header, and proxies limit the size of
+/// headers.
 const LONGEST: usize = 4 * 1024;
 
-/// The end of a page: the values after which the next page starts. They are the reader's own data and are only bound,
-/// so a cursor needs no signature.
+/// The end of a page: the values after which the next page starts. These values are from rows that the reader has
+/// received. They are only bound as query parameters, so a cursor needs no signature.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Cursor {
     #[serde(rename = "o")]
@@ -42,13 +43,14 @@ impl Cursor {
         })
     }
 
-    /// Returns the cursor as text, or `None` if the client could not send it back. The page then has only an offset.
+    /// Returns the cursor as text, or `None` if the text is too long for the client to send back. Without a cursor,
+    /// the page has only an offset.
     pub(super) fn encode(&self) -> Option<String> {
         let text = URL_SAFE_NO_PAD.encode(serde_json::to_vec(self).ok()?);
         (self.is_plain() && text.len() <= LONGEST).then_some(text)
     }
 
-    /// Returns whether all values can be bound.
+    /// Returns whether all values can be bound as query parameters.
     pub(super) fn is_plain(&self) -> bool {
         self.key.iter().all(|value| !value.is_array() && !value.is_object())
     }

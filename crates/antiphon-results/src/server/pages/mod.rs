@@ -44,7 +44,7 @@ impl PageOptions {
         self
     }
 
-    /// Sets the number of rows. Default: the server's `with_default_page_size` for a page, all for a stream.
+    /// Sets the number of rows. Default: for a page, the server's `with_default_page_size`. For a stream, all rows.
     #[must_use]
     pub fn with_limit(mut self, limit: impl Into<Option<u64>>) -> Self {
         self.limit = limit.into();
@@ -101,8 +101,8 @@ pub struct Page {
     pub offset: u64,
     /// Whether more rows follow after this page.
     pub has_next: bool,
-    /// Cursor of the next page, for [`PageOptions::with_cursor`]. A cursor stays valid if the data changes before the
-    /// next page is read. Only snapshots, and queries with a key, have cursors.
+    /// Cursor of the next page, for [`PageOptions::with_cursor`]. A cursor stays valid even if the data changes before
+    /// the next page is read. Only snapshots, and queries with a key, have cursors.
     pub cursor: Option<String>,
     /// Whether all pages of this set show the same data.
     pub consistency: Consistency,
@@ -111,7 +111,7 @@ pub struct Page {
 }
 
 impl Page {
-    /// Returns the position of the next page, if there is one.
+    /// Returns the position of the next page, if a next page exists.
     pub fn next_offset(&self) -> Option<u64> {
         self.has_next.then(|| self.offset + self.rows.len() as u64)
     }
@@ -123,8 +123,8 @@ impl Page {
 pub enum Consistency {
     /// All pages show the same data.
     Fixed,
-    /// Each page shows the data at the time of the read. A client that follows cursors gets no row twice, and gets
-    /// every row that exists during the whole time.
+    /// Each page shows the data at the time of the read. A client that follows cursors gets each row at most once. The
+    /// client gets every row that exists from the first page to the last page.
     Keyset,
     /// Each page shows the data at the time of the read, and starts at an offset. If the data changes between two
     /// pages, the client can get a row twice or miss a row.
@@ -150,14 +150,14 @@ impl Consistency {
     }
 }
 
-/// Maximum number of rows in the answer to `resources/read`.
+/// Maximum number of rows in the response to `resources/read`.
 const READ_ROWS: u64 = 100;
 
 impl DualResponseServer {
     /// Returns a page of a set, if `access` allows it.
     pub async fn page(&self, id: &str, access: &Access, options: PageOptions) -> Result<Page> {
         let page = async {
-            // The slot comes first, so that many requests wait here and not at the store.
+            // The request takes the slot first, so that many concurrent requests wait here and do not load the store.
             let turn = self.inner.turn().await?;
             let resource = self.inner.open(id, access, Action::Read).await?;
             self.inner.page(&resource, options, turn).await
@@ -186,8 +186,8 @@ impl DualResponseServer {
         page
     }
 
-    /// Returns the response to the MCP request `resources/read`: the metadata of a set and its first rows. The size
-    /// is limited, because clients can pass the response to a model.
+    /// Returns the response to the MCP request `resources/read`: the metadata of a set and its first rows. The size of
+    /// the response is limited, because clients can pass the response to a model.
     pub async fn read(&self, id: &str, access: &Access) -> Result<Value> {
         let resource = self.inner.open_rows(id, access, Action::Read).await?;
         let rows = match self.page_of(&resource, access, PageOptions::new(0, READ_ROWS)).await {
@@ -198,7 +198,7 @@ impl DualResponseServer {
             Err(error) => return Err(error),
         };
         let status = self.inner.status(&resource);
-        // The columns can use a quarter of the limit. The rows use the rest.
+        // The columns can use a quarter of the limit. The rows can use the rest.
         let bytes = self.inner.options.limits.read_bytes;
         let (columns, omitted) = shown_columns(&resource.columns, self.inner.bounds(bytes / 4));
         let mut read = json!({
@@ -255,7 +255,8 @@ impl Inner {
         let limit = self.options.page_size(options.limit);
         let mut request = request(resource, options, limit)?.with_max_bytes(limits.page_bytes);
         let consistency = Consistency::of(resource);
-        // The count is from an earlier time. Only one more row shows whether rows follow these.
+        // The count is from an earlier time and can be wrong now. So one additional row is read to find out whether
+        // more rows follow.
         let keyset = consistency == Consistency::Keyset;
         request.limit = request.limit.saturating_add(u64::from(keyset));
         let (rows, counted) = tokio::join!(self.rows(resource, &request), self.count_access(resource));
@@ -265,7 +266,7 @@ impl Inner {
         rows.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
         let cut = fit(&mut rows, limits.page_bytes)?;
         let end = request.offset.saturating_add(rows.len() as u64);
-        // Live data can have fewer rows by now. A page that is not full is then the last one.
+        // The number of rows in live data can have decreased. In live data, a page that is not full is the last page.
         let more = consistency == Consistency::Fixed || full || cut;
         let has_next = !rows.is_empty() && more && (keyset || end < resource.total_count);
         let cursor = match consistency {
@@ -298,7 +299,7 @@ impl Inner {
                         sorted.slice(place(request.offset), place(request.limit))
                     }
                 };
-                // Rows are removed shortly after their set. A partial result must not look like a shorter set.
+                // Rows are removed shortly after their set. A partial result must not be mistaken for a shorter set.
                 if (rows.len() as u64)
                     < resource.total_count.saturating_sub(request.offset).min(request.limit)
                 {
@@ -316,7 +317,7 @@ impl Inner {
             }
             Origin::Closures => {
                 let closures = self.closures().get(&resource.id).cloned();
-                // The process that had the closures has stopped, and the set is lost with it.
+                // The process that had the closures has stopped, so the rows of the set are lost.
                 let closures = closures.ok_or(DualResponseError::NotFound)?;
                 self.timed((closures.execute)(request.clone())).await?
             }
@@ -325,7 +326,7 @@ impl Inner {
         Ok(rows)
     }
 
-    /// Returns all in-memory rows in this order. They are sorted once and then cached.
+    /// Returns all in-memory rows in this order. The rows are sorted once, and the sorted rows are cached.
     async fn sorted(&self, resource: &Resource, sort: &Sort) -> Result<Arc<Rows>> {
         if let Some(sorted) = self.sorted.get(&resource.id, sort) {
             return Ok(sorted);

@@ -17,7 +17,7 @@ use crate::{
 /// Number of rows that a stream reads at once.
 const CHUNK: u64 = 1000;
 
-/// Number of saved rows that a stream reads at once. It is about the number that the store reads at once.
+/// Number of saved rows that a stream reads at once. The snapshot store reads about the same number of rows at once.
 const SAVED_CHUNK: u64 = 8192;
 
 /// Size in bytes after which a read can stop.
@@ -65,8 +65,8 @@ impl DualResponseServer {
 }
 
 impl Inner {
-    /// Returns the action that a stream of this many rows needs. Up to the size of a page it is a read, beyond it an
-    /// export.
+    /// Returns the action that a stream of this many rows needs. If the rows fit in one page, the action is a read. If
+    /// not, the action is an export.
     fn streaming(&self, rows: u64) -> Action {
         if rows <= self.options.limits.page_rows { Action::Read } else { Action::Export }
     }
@@ -140,7 +140,7 @@ struct Flow {
     access: Access,
     resource: Resource,
     request: PageRequest,
-    /// Replaces the request if the rows are saved.
+    /// The rows of a snapshot. If this is set, the stream does not use `request`.
     saved: Option<Saved>,
     /// Action of the stream: read or export.
     action: Action,

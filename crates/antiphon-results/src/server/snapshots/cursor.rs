@@ -12,10 +12,12 @@ use crate::{
 /// Maximum length of an accepted cursor.
 const MAX_CURSOR: usize = 16 * 1024;
 
-/// Maximum length of a generated cursor. It is sent in a header, and proxies limit the size of headers.
+/// Maximum length of a generated cursor. The server sends the cursor in a header, and proxies limit the size of
+/// headers.
 const LONGEST: usize = 4 * 1024;
 
-/// The end of a page, its view and its columns. The set never changes, so a cursor needs no more data.
+/// The end of a page, with the view and the columns of the page. The set never changes, so a cursor needs no other
+/// data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct SnapshotCursor {
     #[serde(rename = "o")]
@@ -27,14 +29,14 @@ pub(super) struct SnapshotCursor {
 }
 
 impl SnapshotCursor {
-    /// Returns the cursor as text that is valid for this set only, or `None` if it is too long for the client to send
-    /// back.
+    /// Returns the cursor as text that is valid for this set only, or `None` if the text is too long for the client to
+    /// send back.
     pub(super) fn encode(&self, keys: Option<&LinkKeys>, set: &str) -> Option<String> {
         let text = serde_json::to_vec(self).ok()?;
         let sealed = match keys {
             Some(keys) => keys.seal(&context(set), &text),
-            // Without keys, the cursor cannot be signed. Its content is not secret and is checked like any request. The
-            // mark only distinguishes sets.
+            // Without keys, the cursor cannot be signed. The content of the cursor is not secret, and is checked like
+            // any request. The mark only identifies the set of the cursor.
             None => [mark(set).as_slice(), &text].concat(),
         };
         let text = URL_SAFE_NO_PAD.encode(sealed);

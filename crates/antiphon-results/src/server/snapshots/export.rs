@@ -1,4 +1,4 @@
-//! Exports all rows of a set in a format.
+//! Exports all rows of a set in a file format.
 
 use std::{
     fmt,
@@ -57,8 +57,8 @@ impl fmt::Debug for SetExport {
 }
 
 impl DualResponseServer {
-    /// Exports all rows of a snapshot as a file, or only the rows of a view or a chunk. `access` must allow
-    /// exporting.
+    /// Exports the rows of a snapshot as a file: all rows, the rows of a view, or the rows of a chunk. `access` must
+    /// allow exporting.
     ///
     /// Only snapshots can be exported. For other result sets, use [`stream`](Self::stream).
     pub async fn export(&self, id: &str, access: &Access, request: ExportRequest) -> Result<SetExport> {
@@ -66,7 +66,8 @@ impl DualResponseServer {
         self.export_of(&resource, access, request).await
     }
 
-    /// Exports a set that is already open, possibly for reading only.
+    /// Exports a set that is already open. Checks that `access` allows exporting, because the set can be open only for
+    /// reading.
     pub(crate) async fn export_of(
         &self,
         resource: &Resource,
@@ -155,7 +156,8 @@ impl Inner {
     }
 }
 
-/// An export in progress. It holds a slot, and records the number of bytes in the audit, however it ends.
+/// An export in progress. The export holds a slot, and records the number of bytes in the audit when it ends, with or
+/// without an error.
 struct Outgoing {
     inner: Arc<Inner>,
     access: Access,

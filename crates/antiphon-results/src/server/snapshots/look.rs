@@ -17,11 +17,11 @@ use crate::{
     store::Resource,
 };
 
-/// Maximum number of groups and of measures in one request.
+/// Maximum numbers of group columns and of measures in one request.
 const MAX_GROUPS: usize = 2;
 const MAX_MEASURES: usize = 4;
 
-/// Timeout for computing statistics, independent of the callers.
+/// Timeout for computing statistics, independent of the timeouts of callers.
 const LOOKING: Duration = Duration::from_secs(10 * 60);
 
 impl DualResponseServer {
@@ -54,13 +54,14 @@ impl Inner {
         stats
     }
 
-    /// Computes statistics. If this takes long, the caller gets `NotReady`, and a later call finds the result.
+    /// Computes statistics. If the computation takes too long, the caller gets `NotReady`. The computation continues,
+    /// and a later call returns the result.
     async fn looked(&self, resource: &Resource) -> Result<Vec<ColumnStats>> {
         let id = key(resource);
         let again = || DualResponseError::NotReady { retry_after: COME_BACK };
         let wait = self.options.limits.view_wait;
         let until = tokio::time::Instant::now() + wait;
-        // If another call computes the same statistics, wait for it without taking a slot.
+        // If another call computes the same statistics, wait for that call without taking a slot.
         while let Some(mut ended) = self.looks.of(&id) {
             let ended = tokio::time::timeout_at(until, ended.changed()).await;
             ended.map(drop).map_err(|_| again())?;
@@ -137,7 +138,7 @@ impl Looks {
         self.under_way().get(id).cloned()
     }
 
-    /// Registers a computation. It counts as running until the returned value is dropped.
+    /// Registers a computation. The computation counts as running until the returned value is dropped.
     fn begin(&self, id: &SnapshotId) -> Look {
         let (ended, receiver) = watch::channel(());
         self.under_way().insert(id.clone(), receiver);
@@ -152,7 +153,8 @@ struct Look {
     _ended: watch::Sender<()>,
 }
 
-/// Invariant: the entry is removed before the waiting callers are notified, so that they do not wait for it again.
+/// Invariant: the entry is removed before the waiting callers are notified, so that the callers do not wait for the
+/// same entry again.
 impl Drop for Look {
     fn drop(&mut self) {
         self.looks.under_way().remove(&self.id);

@@ -17,8 +17,8 @@ use crate::{
 pub(super) const PLAIN: [ExportFormat; 2] = [ExportFormat::Ndjson, ExportFormat::Csv];
 
 impl DualResponseServer {
-    /// Returns the manifest of a set (its metadata and its chunks), if `access` allows it. The call counts as an access
-    /// to the rows only if the manifest contains a signed URL of the stored file.
+    /// Returns the manifest of a set (its metadata and its chunks), if `access` allows it. The call counts as an
+    /// access to the rows only if the manifest contains a signed URL of the stored file.
     pub async fn manifest(&self, id: &str, access: &Access) -> Result<SetManifest> {
         let manifest = self.inner.manifest(id, access).await;
         let refused = manifest.as_ref().err().map(DualResponseError::code);
@@ -58,7 +58,7 @@ impl Inner {
         }
         let stored = match self.asked(&resource, self.snapshots()?.manifest(&key(&resource))).await {
             Ok(stored) => stored,
-            // The manifest always reports the known state. Here, the rows are lost.
+            // The manifest always reports the current state. In this case, the rows are lost.
             Err(DualResponseError::Failed(reason)) => {
                 manifest.status = SetStatus::Failed;
                 manifest.failure = Some(reason);
@@ -70,7 +70,7 @@ impl Inner {
         manifest.digest = Some(stored.digest);
         manifest.chunks = stored.chunks;
         manifest.truncated = manifest.truncated.or(stored.truncated);
-        // The URL gives access to the rows, so only callers that can export get it.
+        // The URL gives access to the rows, so only callers that are allowed to export get the URL.
         if self.options.retrieval == RetrievalMode::Direct
             && self.permit(&resource, access, Action::Export).await.is_ok()
             && let Some((url, end)) = self.signed(&resource, access).await?

@@ -26,10 +26,10 @@ use crate::{
 /// Recommended wait before a retry.
 const COME_BACK: Duration = Duration::from_secs(1);
 
-/// The reason of a failed write without a heartbeat.
+/// The failure reason for a write whose heartbeats stopped.
 const SILENT: &str = "the process that saved these rows has gone; run the query again";
 
-/// The reason of a set whose rows are lost.
+/// The failure reason for a set whose rows are lost.
 const LOST: &str = "the saved rows are no longer there; run the query again";
 
 impl Inner {
@@ -91,8 +91,8 @@ impl Inner {
         Ok(now.phase)
     }
 
-    /// Removes the rows of a set that was removed or has failed, and stops their write. If this fails, a later sweep
-    /// removes them.
+    /// Removes the rows of a set that was removed or has failed, and stops the write of these rows. If the removal
+    /// fails, a later sweep removes the rows.
     pub(super) async fn discard(&self, resource: &Resource) {
         let (Origin::Snapshot, Ok(snapshots)) = (&resource.query, self.snapshots()) else { return };
         self.writes.stop(&resource.id, write::Stop::Gone).await;
@@ -101,7 +101,8 @@ impl Inner {
         }
     }
 
-    /// Applies the timeout to a call of the snapshot store, and interprets missing rows.
+    /// Applies the timeout to a call of the snapshot store. If the store reports that the rows are missing, returns
+    /// the matching error.
     async fn asked<T>(&self, resource: &Resource, work: impl Future<Output = Result<T>>) -> Result<T> {
         let limit = self.options.limits.source_timeout;
         match tokio::time::timeout(limit, work).await {
@@ -111,7 +112,8 @@ impl Inner {
         }
     }
 
-    /// Returns the error for missing rows. If the set still exists, it has failed. Otherwise it is not found.
+    /// Returns the error for missing rows. If the set still exists, the error is that the set has failed. If not, the
+    /// error is that the set is not found.
     async fn lost(&self, resource: &Resource) -> Result<DualResponseError> {
         Ok(match self.options.store.get(&resource.id).await? {
             Some(_) => {

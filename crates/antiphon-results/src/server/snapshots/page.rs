@@ -38,7 +38,8 @@ impl Inner {
         self.check_ready(resource).await?;
         let limit = self.options.page_size(options.limit);
         let wanted = self.wanted(resource, options)?;
-        // Views have separate slots for each tenant, so that a request that waits for a view does not block others.
+        // Each tenant has separate slots for views, so that a request that waits for a view does not block the
+        // requests of other tenants.
         let whole = wanted.view.is_whole();
         let _turn = whole.then_some(turn);
         let _place = if whole { None } else { Some(self.scan(resource).await?) };
@@ -66,7 +67,7 @@ impl Inner {
         })
     }
 
-    /// Reads rows of a prepared view, which has `total` rows.
+    /// Reads rows of a prepared view. The view has `total` rows.
     pub(in crate::server) async fn read_page(
         &self,
         resource: &Resource,
@@ -85,15 +86,15 @@ impl Inner {
             .with_max_bytes(max_bytes);
         let mut rows = self.asked(resource, self.snapshots()?.page(&key(resource), &request)).await?;
         rows.truncate(usize::try_from(left).unwrap_or(usize::MAX));
-        // Fewer rows below the byte limit would silently truncate the set.
+        // If the store returns too few rows without reaching the byte limit, the set would be truncated silently.
         if rows.is_empty() || ((rows.len() as u64) < left && rows.bytes() < max_bytes) {
             return Err(DualResponseError::Snapshot("the snapshot store returned too few rows".into()));
         }
         Ok(rows)
     }
 
-    /// Prepares a view, and returns its number of rows. If this takes long, the caller gets `NotReady`, and the store
-    /// continues.
+    /// Prepares a view, and returns its number of rows. If the preparation takes too long, the caller gets `NotReady`,
+    /// and the store continues to prepare the view.
     pub(in crate::server) async fn prepared(&self, resource: &Resource, view: &View) -> Result<u64> {
         if view.is_whole() {
             return Ok(resource.total_count);

@@ -16,7 +16,8 @@ use crate::{
 /// Number of entries above which unused entries are removed.
 const SWEEP_THRESHOLD: usize = 1024;
 
-/// Slots for concurrent work. Each tenant has the same number. Without a tenant, each principal has its own slots.
+/// Slots for concurrent work. Each tenant has the same number of slots. Without a tenant, each principal has its own
+/// slots.
 pub(crate) struct Places {
     each: usize,
     taken: Mutex<HashMap<Owner, Weak<Semaphore>>>,
@@ -27,7 +28,7 @@ impl Places {
         Self { each: each.clamp(1, Semaphore::MAX_PERMITS), taken: Mutex::default() }
     }
 
-    /// Takes a slot, and waits for it up to `wait`.
+    /// Takes a slot. If no slot is free, waits for at most `wait`.
     pub(in crate::server) async fn take(
         &self,
         owner: &Owner,
@@ -46,7 +47,7 @@ impl Places {
             taken.retain(|_, places| places.strong_count() > 0);
         }
         let places = taken.entry(sharing(owner)).or_default();
-        // A slot that is in use keeps the semaphore of its share alive.
+        // The semaphore of a share is not dropped while one of its slots is in use.
         places.upgrade().unwrap_or_else(|| {
             let fresh = Arc::new(Semaphore::new(self.each));
             *places = Arc::downgrade(&fresh);
@@ -55,7 +56,7 @@ impl Places {
     }
 }
 
-/// Returns the share of an owner: the tenant, or the principal if there is no tenant.
+/// Returns the share that an owner belongs to: the tenant, or the principal if the owner has no tenant.
 fn sharing(owner: &Owner) -> Owner {
     let principal = owner.principal.clone().filter(|_| owner.tenant.is_none());
     Owner { tenant: owner.tenant.clone(), principal }
@@ -74,7 +75,7 @@ mod tests {
         let ada = take(Owner::principal("ada")).await.unwrap();
         take(Owner::principal("ada")).await.unwrap_err();
         drop(take(Owner::principal("grace")).await.unwrap());
-        // A principal is not the tenant with the same name.
+        // A principal and a tenant with the same name are different owners.
         drop(take(Owner::principal("acme")).await.unwrap());
         drop(take(Owner::nobody()).await.unwrap());
         drop(ada);

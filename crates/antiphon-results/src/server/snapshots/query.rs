@@ -1,4 +1,4 @@
-//! Queries over sets, which create new sets.
+//! Queries over result sets. Each query creates a new result set.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::{
     store::Resource,
 };
 
-/// The table name of the set itself in a query.
+/// The table name of the queried set in an SQL query.
 pub(crate) const ITSELF: &str = "result";
 
 /// Maximum number of other sets in one query.
@@ -24,12 +24,12 @@ const MAX_TABLES: usize = 8;
 /// Maximum length of a query in bytes. Models write queries, so they are short.
 const MAX_SQL: usize = 16 * 1024;
 
-/// An SQL query over result sets, and the options of the new result set with its rows.
+/// An SQL query over result sets, and the options of the new result set that contains the rows of the query.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueryOptions {
     sql: String,
     name: Option<String>,
-    /// The table name in the query, and the ID of the set.
+    /// Additional tables: the table name in the query, and the ID of the set.
     tables: Vec<(String, String)>,
     sample: Option<usize>,
     complete: bool,
@@ -41,7 +41,7 @@ impl QueryOptions {
         Self { sql: sql.into(), ..Self::default() }
     }
 
-    /// Sets the display name of the new set. Default: `Query over` and the name of the set.
+    /// Sets the display name of the new set. Default: `Query over`, followed by the name of the queried set.
     #[must_use]
     pub fn with_name(mut self, name: impl Into<Option<String>>) -> Self {
         self.name = name.into();
@@ -63,7 +63,8 @@ impl QueryOptions {
     }
 
     /// Makes the call wait until all rows of the new set are saved, without a time limit. Use this option for a tool
-    /// that runs as a task. Default: the call waits as [`create_response`](DualResponseServer::create_response) does.
+    /// that runs as a task. Default: the call waits as long as
+    /// [`create_response`](DualResponseServer::create_response) waits.
     #[must_use]
     pub fn complete(mut self) -> Self {
         self.complete = true;
@@ -133,22 +134,23 @@ impl Inner {
         Ok(response)
     }
 
-    /// Opens a set for a query. A query can return the rows, so reading must be allowed too.
+    /// Opens a set for a query. A query can return rows of the set, so `access` must allow reading too.
     async fn open_query(&self, id: &str, access: &Access) -> Result<Resource> {
         self.open(id, access, Action::Read).await?;
         self.open(id, access, Action::Query).await
     }
 
-    /// Returns the lifetime of a set that is created with a link. It ends with the link at the latest.
+    /// Returns the lifetime of a set that is created with a link. The lifetime ends no later than the link expires.
     fn left_of(&self, grant: &Grant) -> Duration {
         let left = DateTime::from_timestamp(grant.end, 0).map(|end| end - self.now());
         let left = left.and_then(|left| left.to_std().ok()).unwrap_or_default();
         left.min(self.options.default_expiration)
     }
 
-    /// Opens another set of the query. It must have the same owner, and `access` must allow it.
+    /// Opens another set of the query. The other set must have the same owner, and `access` must allow reading the
+    /// other set.
     async fn other(&self, first: &Resource, id: &str, access: &Access) -> Result<Resource> {
-        // A link is valid only for its own set.
+        // A link is valid only for one set.
         if matches!(access, Access::Link(_)) && id != first.id {
             return Err(DualResponseError::Forbidden);
         }
@@ -161,8 +163,8 @@ impl Inner {
         Ok(resource)
     }
 
-    /// Adds a link to the new set, because the caller has no other credentials for it. Like the original link, it
-    /// allows reading and queries, and it expires with that link.
+    /// Adds a link to the new set, because the caller has no other credentials for it. Like the original link, the new
+    /// link can allow reading and queries. The new link expires no later than the original link.
     fn pass_on(&self, grant: &Grant, response: &mut DualResponse) {
         let Some(keys) = &self.options.link_keys else { return };
         let scopes = grant.scopes.iter().copied();

@@ -1,4 +1,4 @@
-//! Creates sets whose rows are saved while they arrive.
+//! Creates sets whose rows are saved while the rows arrive.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,12 +14,12 @@ use crate::{
     store::{Origin, Removal, Resource},
 };
 
-/// Factor for the timeout of the first row, if the caller waits for the last row.
+/// Factor by which the timeout for the first row increases, if the caller waits for the last row.
 const PATIENCE: u32 = 20;
 
 impl Inner {
-    /// Starts to save rows. Returns when the first rows are available, or when all are saved, if that takes little
-    /// time.
+    /// Starts to save rows. Returns when all rows are saved. If saving all rows takes longer, returns when the first
+    /// rows are available.
     pub(in crate::server) async fn save_rows(
         &self,
         mut resource: Resource,
@@ -38,7 +38,7 @@ impl Inner {
             .with_max_bytes(bytes);
         let id = key(&resource);
         let begin = snapshots.begin(&id, row_source, options);
-        // If the caller waits for the last row, it also waits longer for the first row.
+        // A caller that waits for the last row can also wait longer for the first row.
         let limit = limits.source_timeout.saturating_mul(if complete { PATIENCE } else { 1 });
         let begun = match tokio::time::timeout(limit, begin).await {
             Ok(begun) => begun,
@@ -73,7 +73,7 @@ impl Inner {
         unanswered.answered();
         match outcome {
             Ok(Ok(Ok(ready))) => Ok(self.respond(&ready, &preview)),
-            // No caller knows the set yet, so it is deleted, and the error is the answer.
+            // No caller has the ID of the set yet. So the set is deleted, and the caller gets the error.
             Ok(Ok(Err(error))) => {
                 let _ = self.options.store.delete(&resource.id, Removal::Deleted).await;
                 Err(error)
@@ -87,7 +87,7 @@ impl Inner {
         }
     }
 
-    /// Stores a set that has its first rows.
+    /// Stores a set whose first rows are available.
     async fn keep_begun(
         &self,
         resource: &mut Resource,

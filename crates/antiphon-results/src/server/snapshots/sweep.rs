@@ -15,12 +15,13 @@ use crate::{
 pub(in crate::server) const INTERVAL: Duration = Duration::from_secs(60 * 60);
 
 impl DualResponseServer {
-    /// Removes snapshots that belong to no result set, or whose write has failed, and returns their number. The method
-    /// also marks a result set as failed if the writer of its snapshot has stopped sending heartbeats.
+    /// Removes snapshots that belong to no result set, and snapshots whose write has failed. Returns the number of
+    /// removed snapshots. The method also marks a result set as failed if the writer of its snapshot has stopped
+    /// sending heartbeats.
     ///
-    /// If the store of result sets is [shared](crate::ResourceStore::is_shared), the server calls `sweep` every hour. A
-    /// store that is not shared contains only the result sets of this process. With such a store, call this method only
-    /// if no other process uses the same snapshot store. Otherwise `sweep` removes the snapshots of the other
+    /// If the store of result sets is [shared](crate::ResourceStore::is_shared), the server calls `sweep` every hour.
+    /// A store that is not shared contains only the result sets of this process. With such a store, call this method
+    /// only if no other process uses the same snapshot store. Otherwise `sweep` removes the snapshots of the other
     /// processes.
     pub async fn sweep(&self) -> Result<u64> {
         self.inner.sweep().await

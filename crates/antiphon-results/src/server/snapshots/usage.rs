@@ -21,10 +21,10 @@ const BELIEVED: Duration = Duration::from_secs(10);
 /// Maximum time until other processes see that a view is being built.
 const SEEN: Duration = Duration::from_secs(2);
 
-/// Maximum time for which a view is built after the last request for it.
+/// Maximum time that the build of a view continues after the last request for the view.
 const MAKING: Duration = Duration::from_secs(5 * 60);
 
-/// Time for which the bytes that this process saved since the store's last answer are kept.
+/// Time for which this process remembers the bytes that it saved after the store last reported the usage.
 const REMEMBERED: Duration = Duration::from_secs(60 * 60);
 
 /// Number of known views above which old entries are removed.
@@ -45,16 +45,16 @@ struct Known {
 
 #[derive(Default)]
 struct Account {
-    /// Time of the store's last answer, and the used bytes.
+    /// Time at which the store last reported the usage, and the reported bytes.
     used: Option<(Instant, u64)>,
     /// Bytes of all writes in progress.
     under_way: u64,
 }
 
-/// A view that was allowed to be built.
+/// A view for which the build was allowed.
 struct Made {
     since: Instant,
-    /// Maximum bytes of the view, until it is built.
+    /// Maximum bytes of the view. `None` after the view is built.
     bytes: Option<u64>,
 }
 
@@ -67,8 +67,8 @@ impl Usage {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the bytes that a share uses, including work in progress. Asks the store if its last answer is older than
-    /// `believed`.
+    /// Returns the bytes that a share uses, including work in progress. Asks the store for the usage if the last
+    /// report is older than `believed`.
     async fn taken(&self, snapshots: &dyn SnapshotStore, owner: &Owner, believed: Duration) -> Result<u64> {
         let is_within = |account: &Account, time| account.used.is_some_and(|(at, _)| at.elapsed() < time);
         let share = SnapshotId::share_of(owner);
@@ -78,7 +78,7 @@ impl Usage {
             let taken = snapshots.usage_of(owner).await?;
             let mut known = self.known();
             known.shares.retain(|_, account| account.under_way > 0 || is_within(account, REMEMBERED));
-            // An answer that is older than the last one does not include the bytes saved since.
+            // A report that is older than the last report does not include the bytes that were saved in between.
             let account = known.shares.entry(share.clone()).or_default();
             match (asked.checked_sub(taken.age), account.used) {
                 (Some(at), Some((last, _))) if at <= last => {}
@@ -96,7 +96,7 @@ impl Usage {
         let (asked, used) = account.and_then(|account| account.used).unzip();
         let used = used.unwrap_or(0);
         let under_way = account.map_or(0, |account| account.under_way);
-        // The store's answer includes all builds that started before it, in any process.
+        // The store's report includes all builds that started before the report, in any process.
         let is_told = |made: &Made| asked.is_some_and(|asked| made.since + SEEN < asked);
         let making = known
             .views
@@ -106,7 +106,7 @@ impl Usage {
         used.saturating_add(under_way).saturating_add(making)
     }
 
-    /// Adds saved bytes, until the store's next answer.
+    /// Adds saved bytes to the usage. The next report of the store includes these bytes.
     fn add(&self, share: &str, bytes: u64) {
         let mut known = self.known();
         let account = known.shares.get_mut(share);
@@ -122,7 +122,7 @@ impl Usage {
         ))
     }
 
-    /// Records that a view is built, or that its build failed.
+    /// Records that the build of a view succeeded or failed.
     pub(super) fn made(&self, resource: &Resource, view: &View, made: bool) {
         let Some(name) = name(&key(resource), view) else { return };
         if !made {
@@ -138,23 +138,24 @@ fn name(id: &SnapshotId, view: &View) -> Option<(SnapshotId, String)> {
     Some((id.clone(), serde_json::to_string(view).ok()?))
 }
 
-/// The bytes of a write in progress, as part of its share's usage.
+/// The bytes of a write in progress. They count as used by the share of the snapshot's owner.
 pub(super) struct Share {
     usage: Usage,
     owner: Owner,
     bytes: u64,
-    /// Bytes that the write was allowed at its start. It stops at this limit.
+    /// Maximum bytes of the write, determined at its start. The write stops at this limit.
     allowed: u64,
 }
 
 impl Share {
-    /// Sets the current size of the write. Returns an error if other writes have used the allowed bytes meanwhile.
+    /// Sets the current size of the write. Returns an error if other writes of the share have used up the limit
+    /// meanwhile.
     pub(super) async fn grow(&mut self, snapshots: &dyn SnapshotStore, bytes: u64) -> Result<()> {
         self.set(bytes);
         if !self.is_too_much(self.usage.believed(&self.share())) {
             return Ok(());
         }
-        // Data may have been deleted since. If the store cannot answer, the write continues.
+        // Data may have been deleted since the last report. If the store cannot report the usage, the write continues.
         let taken = self.usage.taken(snapshots, &self.owner, BELIEVED);
         match tokio::time::timeout(BELIEVED, taken).await {
             Ok(Ok(taken)) if self.is_too_much(taken) => Err(self.usage.full(taken)),
@@ -204,15 +205,15 @@ impl Inner {
         Ok((Share { usage, owner, bytes: 0, allowed }, allowed))
     }
 
-    /// Checks whether a view can be built. It needs at most the size of its set. A view that exists or is being built
-    /// needs no more.
+    /// Checks whether a view can be built. A new view needs at most the size of its set. A view that exists or is
+    /// being built needs no additional bytes.
     pub(super) async fn let_make(&self, resource: &Resource, view: &View) -> Result<()> {
         let Some(name) = name(&key(resource), view) else { return Ok(()) };
         let is_known = |made: &Made| made.bytes.is_none() || made.since.elapsed() < MAKING;
         if self.usage.known().views.get(&name).is_some_and(is_known) {
             return Ok(());
         }
-        // Asks the store again, because other processes build views of the same tenant.
+        // Asks the store for the current usage, because other processes can build views of the same tenant.
         let taken = self.taken(&resource.owner, Duration::ZERO).await?;
         let bytes = resource.bytes.unwrap_or(0);
         if taken.saturating_add(bytes) > self.usage.most {

@@ -1,4 +1,4 @@
-//! Writes rows into a snapshot, in a separate task.
+//! Writes rows into a snapshot, in a separate Tokio task.
 
 use std::{
     collections::HashMap,
@@ -23,7 +23,7 @@ use crate::{
     store::{Removal, Resource, ResourceStore, ResourceUpdate, SnapshotUpdate},
 };
 
-/// Maximum number of retries to store the outcome, while the store of sets fails.
+/// Maximum number of retries to store the outcome of a write, while the store of result sets fails.
 const TRIES: u32 = 6;
 
 /// The reason for stopping a write.
@@ -33,11 +33,11 @@ pub(crate) enum Stop {
     Gone,
     /// The server shuts down.
     Shutdown,
-    /// The caller was cancelled before it got an answer.
+    /// The caller was cancelled before it received the response.
     Unanswered,
 }
 
-/// The writes of this process, by set.
+/// The writes of this process, by the ID of the result set.
 #[derive(Clone, Default)]
 pub(crate) struct Writes(Arc<Mutex<HashMap<String, Ongoing>>>);
 
@@ -51,8 +51,8 @@ impl Writes {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts a write. The receiver gets its outcome. Dropping the receiver does not stop the write, but dropping
-    /// `Unanswered` does.
+    /// Starts a write. The returned receiver gets the outcome of the write. Dropping the receiver does not stop the
+    /// write. Dropping `Unanswered` stops the write.
     pub(super) fn begin(
         &self,
         write: Write,
@@ -61,7 +61,8 @@ impl Writes {
         let (told, ended) = oneshot::channel();
         let (stop, stopped) = oneshot::channel();
         let (writes, set) = (self.clone(), write.id.set.clone());
-        // Invariant: the lock is held until the task is registered, so that the task cannot remove its entry before.
+        // Invariant: the lock is held until the task is registered, so that the task cannot remove its entry before
+        // the entry exists.
         let unanswered = Unanswered { writes: self.clone(), set: Some(set.clone()) };
         let mut ongoing = self.ongoing();
         let task = tokio::spawn(async move {
@@ -75,7 +76,7 @@ impl Writes {
         (ended, unanswered)
     }
 
-    /// Stops the write of a set, if this process runs it, and returns when it has ended.
+    /// Stops the write of a set if this process runs the write. Returns when the write has ended.
     pub(super) async fn stop(&self, set: &str, why: Stop) {
         let ongoing = self.ongoing().remove(set);
         if let Some(Ongoing { stop, task }) = ongoing {
@@ -93,14 +94,14 @@ impl Writes {
     }
 }
 
-/// A write whose caller has no answer yet. If this is dropped, the write stops.
+/// A write whose caller has no response yet. If this value is dropped, the write stops.
 pub(super) struct Unanswered {
     writes: Writes,
     set: Option<String>,
 }
 
 impl Unanswered {
-    /// Records that the caller gets an answer.
+    /// Records that the caller gets a response. After that, dropping this value does not stop the write.
     pub(super) fn answered(mut self) {
         self.set = None;
     }
@@ -128,7 +129,7 @@ pub(super) struct Write {
     pub(super) beat: Duration,
     pub(super) state: SnapshotState,
     pub(super) progress: watch::Receiver<Progress>,
-    /// Bytes of this write in its share's usage.
+    /// Bytes of this write, which count as used by the owner's share.
     pub(super) share: Share,
     /// Slot that is held while rows are written.
     pub(super) place: OwnedSemaphorePermit,
@@ -216,8 +217,8 @@ impl Write {
             }
             // The set was removed, or another process has marked this write as failed. So no reader can use the rows.
             Ok(_) => self.remove().await,
-            // It is unknown whether the outcome was stored, so readers may use the rows. If it was not stored, the set
-            // fails and a sweep removes the rows.
+            // It is unknown whether the outcome was stored, so readers may use the rows. If the outcome was not
+            // stored, the set fails later, and a sweep removes the rows.
             Err(error) => return Err(error),
         }
         Err(DualResponseError::NotFound)
@@ -276,7 +277,7 @@ impl Write {
     }
 }
 
-/// Returns the reason for people, without internal details.
+/// Returns the failure reason as text for users, without internal details.
 fn reason(error: &DualResponseError, rows: u64) -> String {
     match error {
         DualResponseError::Query(_) | DualResponseError::Count(_) => {

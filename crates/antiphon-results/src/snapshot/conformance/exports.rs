@@ -81,7 +81,7 @@ pub async fn export_is_the_same_from_every_opening(snapshots: &Snapshots) {
     }
 }
 
-/// Tests that the exports of all chunks together have all rows.
+/// Tests that the exports of all chunks together contain all rows.
 pub async fn chunks_are_exported_alone(snapshots: &Snapshots) {
     let store = snapshots.filled(3_000).await;
     let request = ExportRequest::new(ExportFormat::Ndjson);

@@ -31,7 +31,7 @@ impl Snapshots {
         Some(Self { space, open: Box::new(move |space| Box::pin(open(space)) as Opening) })
     }
 
-    /// Opens a new handle to the store. The new handle has nothing in its cache.
+    /// Opens a new handle to the store. The cache of the new handle is empty.
     pub async fn open(&self) -> Arc<dyn SnapshotStore> {
         (self.open)(self.space.clone()).await.expect("it opened before")
     }
@@ -54,7 +54,7 @@ pub(super) fn id(set: &str) -> SnapshotId {
     SnapshotId::new(&Owner::nobody(), set)
 }
 
-/// Returns the row with this number. It has a unique column, a column with few values, and a column with gaps.
+/// Returns the row with this number. The row has a unique column, a column with few values, and a column with gaps.
 pub(super) fn row(number: u64) -> Value {
     let text = (!number.is_multiple_of(5)).then(|| format!("zeile {number} \"ü\""));
     json!({"id": number, "group": number * 7919 % 10, "text": text})

@@ -31,7 +31,8 @@ pub async fn dropped_intake_leaves_nothing(snapshots: &Snapshots) {
     assert!(is_gone(&*snapshots.open().await, &id("rs_set")).await);
     store.delete(&id("rs_set")).await.unwrap();
     assert!(is_gone(&*store, &id("rs_set")).await);
-    // The dropped write may clean up late. It must not remove a snapshot that was written meanwhile.
+    // The clean-up of the dropped write may run late. The clean-up must not remove a snapshot that was written
+    // meanwhile.
     write(&*store, &id("rs_set"), 20).await;
     assert_eq!(snapshots.open().await.manifest(&id("rs_set")).await.unwrap().rows, 20);
 }
@@ -62,7 +63,7 @@ pub async fn sample_is_the_first_rows(snapshots: &Snapshots) {
     }
 }
 
-/// Tests that rows beyond the limit are omitted, and that the manifest reports it.
+/// Tests that rows beyond the limit are omitted, and that the manifest reports the truncation.
 pub async fn rows_beyond_the_limit_are_left_out_and_that_is_said(snapshots: &Snapshots) {
     let store = snapshots.open().await;
     for (number, (limit, expected)) in

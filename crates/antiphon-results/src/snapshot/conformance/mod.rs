@@ -2,8 +2,8 @@
 //!
 //! [`snapshot_store_laws!`](crate::snapshot_store_laws) generates one Rust test for each contract test, with the same
 //! name. The macro takes a function that opens the store in a given namespace. A contract test calls the function
-//! several times to get several handles to the same data, each with an empty cache. The function returns `None` if
-//! the server that it needs is not available.
+//! several times to get several handles to the same data, each with an empty cache. The function returns `None` if the
+//! server of the store is not available.
 //!
 //! ```
 //! # #[cfg(test)]

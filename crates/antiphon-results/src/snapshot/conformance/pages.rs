@@ -55,7 +55,8 @@ pub async fn columns_come_as_asked_for(snapshots: &Snapshots) {
     assert!(matches!(&error, DualResponseError::Invalid(text) if text.contains("nowhere")), "{error:?}");
 }
 
-/// Tests that a page with a byte limit has at least one row, and that the next page continues after it.
+/// Tests that a page with a byte limit has at least one row, and that the next page continues after the last row of
+/// this page.
 pub async fn large_page_may_stop_but_not_at_nothing(snapshots: &Snapshots) {
     let store = snapshots.filled(300).await;
     let mut next = 0;
@@ -90,14 +91,14 @@ pub async fn chunks_are_all_rows(snapshots: &Snapshots) {
     assert_eq!(next, ROWS);
 }
 
-/// Tests that a set can have no rows.
+/// Tests that a set without rows is valid.
 pub async fn set_without_rows_is_a_set(snapshots: &Snapshots) {
     let store = snapshots.filled(0).await;
     assert_eq!(store.manifest(&id("rs_set")).await.unwrap().rows, 0);
     assert!(page(&*store, SnapshotPage::new(0, 10)).await.is_empty());
 }
 
-/// Tests that unusual JSON values are read back unchanged, without declared columns.
+/// Tests that unusual JSON values are read back unchanged if no columns are declared.
 pub async fn odd_values_come_back(snapshots: &Snapshots) {
     let odd = [
         json!({"n": 9_007_199_254_740_993_i64, "t": "", "l": [1, null, "x"], "o": {"a": {"b": []}}, "z": null}),

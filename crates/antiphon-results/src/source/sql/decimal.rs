@@ -1,7 +1,8 @@
 use super::write;
 use crate::error::BoxError;
 
-/// Writes a decimal as text with all digits. If `wants_number` is set and no reader can lose a digit, writes a number.
+/// Writes a decimal as text with all digits. If `wants_number` is set and every reader preserves all digits, writes a
+/// number instead.
 pub(super) fn write(text: &str, wants_number: bool, json: &mut Vec<u8>) -> Result<(), BoxError> {
     if wants_number && is_exact(text) {
         json.extend_from_slice(text.as_bytes());
@@ -10,7 +11,8 @@ pub(super) fn write(text: &str, wants_number: bool, json: &mut Vec<u8>) -> Resul
     write::json(text, json)
 }
 
-/// Returns whether a decimal is a valid JSON number that a 64-bit float keeps. A float keeps any 15 digits.
+/// Returns whether a decimal is a valid JSON number whose digits a 64-bit float preserves. A float preserves any 15
+/// digits.
 fn is_exact(text: &str) -> bool {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, "0"));

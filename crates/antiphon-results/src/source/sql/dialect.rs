@@ -23,27 +23,27 @@ use crate::{
 /// The behavior of one database that differs from other databases.
 ///
 /// Generated SQL consists of the author's declarations, type names from the database, and fixed text of this crate.
-/// Values are bound.
+/// Values are bound as parameters.
 pub trait Dialect: Database + HasStatementCache {
     /// Type of a column, as the database describes it.
     type Kind: Clone + fmt::Debug + Send + Sync;
     /// Type of a parameter, as the database describes it.
     type Parameter: fmt::Debug + Send + Sync;
 
-    /// Quote character around names. Inside a name, it is doubled.
+    /// Quote character around names. Inside a name, this character is doubled.
     const QUOTE: char;
 
     /// Returns the placeholder of the parameter with this number, counted from 1.
     fn placeholder(number: usize) -> String;
 
-    /// Returns the types of the columns and parameters.
+    /// Returns the types of the columns and parameters of a statement.
     fn describe(
         connection: &mut Self::Connection,
         columns: &[Self::TypeInfo],
         parameters: Option<Either<&[Self::TypeInfo], usize>>,
     ) -> impl Future<Output = Result<Described<Self>, SqlError>> + Send;
 
-    /// Returns the type of the column in received rows, or `None` if it no longer matches the description.
+    /// Returns the type of the column in received rows, or `None` if this type no longer matches the description.
     fn found<'k>(kind: &'k Self::Kind, found: &Self::TypeInfo) -> Option<Cow<'k, Self::Kind>>;
 
     /// Returns the expression that selects the column.
@@ -57,8 +57,8 @@ pub trait Dialect: Database + HasStatementCache {
     /// Returns a sort term in which null is the greatest value.
     fn ordered(expression: &str, order: Order, nullable: bool) -> String;
 
-    /// Binds a value of this column, and returns the operand of a comparison: the placeholder, with a cast if it needs
-    /// one. The value comes from outside.
+    /// Binds a value of this column, and returns the operand of a comparison: the placeholder, with a cast if
+    /// necessary. The value comes from a client.
     fn operand(
         column: &Column<Self>,
         value: &Value,
@@ -66,18 +66,18 @@ pub trait Dialect: Database + HasStatementCache {
         arguments: &mut Self::Arguments,
     ) -> Result<String, BoxError>;
 
-    /// Binds a parameter of the query. The value comes from outside.
+    /// Binds a parameter of the query. The value comes from a client.
     fn parameter(
         parameter: &Self::Parameter,
         value: &Value,
         arguments: &mut Self::Arguments,
     ) -> Result<(), BoxError>;
 
-    /// Binds a number of rows.
+    /// Binds a limit or an offset.
     fn number(number: i64, arguments: &mut Self::Arguments) -> Result<(), BoxError>;
 
-    /// Writes a value of this kind that is not null as JSON. If `is_anchor` is set, the column belongs to the key or
-    /// the sort. Then [`operand`](Self::operand) must be able to bind the written value.
+    /// Writes a non-null value of this kind as JSON. If `is_anchor` is set, the column belongs to the key or the sort,
+    /// and [`operand`](Self::operand) must be able to bind the written value.
     fn write(
         column: &Column<Self>,
         kind: &Self::Kind,
@@ -86,7 +86,7 @@ pub trait Dialect: Database + HasStatementCache {
         json: &mut Vec<u8>,
     ) -> Result<(), BoxError>;
 
-    /// Returns the definition of a column in a snapshot, and the meaning of its text.
+    /// Returns the definition of a column in a snapshot, and a hint about the type of its values.
     fn stored(name: &str, info: &Self::TypeInfo) -> (ColumnDefinition, ColumnHint);
 
     /// Returns the statement whose rows [`write_stored_row`](Self::write_stored_row) reads.
@@ -94,8 +94,8 @@ pub trait Dialect: Database + HasStatementCache {
         sql.to_owned()
     }
 
-    /// Writes a value that is not null as JSON for a snapshot: numbers with all digits, and bytes as `\x` and
-    /// hexadecimal.
+    /// Writes a non-null value as JSON for a snapshot. Numbers have all digits, and bytes become `\x` and hexadecimal
+    /// digits.
     fn write_stored(value: Self::ValueRef<'_>, json: &mut Vec<u8>) -> Result<(), BoxError>;
 
     /// Writes a row as a JSON object for a snapshot. `names` contains the column names as JSON.
@@ -123,7 +123,7 @@ pub trait Dialect: Database + HasStatementCache {
         Ok(())
     }
 
-    /// Returns the author's count statement in a form whose result [`count`](Self::count) reads.
+    /// Returns the author's count statement in a form that returns a result for [`count`](Self::count).
     fn counted(sql: &str) -> String {
         sql.to_owned()
     }
@@ -136,14 +136,14 @@ pub trait Dialect: Database + HasStatementCache {
     /// Reads the result of a count statement.
     fn count(row: &Self::Row) -> Result<i64, sqlx::Error>;
 
-    /// Returns the text before `SELECT`, and the text after it, that limits the execution time on the server. Both are
-    /// empty if the database has no such text.
+    /// Returns two texts that limit the execution time on the server: the text before `SELECT` and the text after
+    /// `SELECT`. Both texts are empty if the database has no such limit.
     fn limited(_limit: Duration) -> (String, String) {
         (String::new(), String::new())
     }
 
-    /// Configures the connection so that it stops the next statement after `limit`, or when the returned guard gives
-    /// up.
+    /// Configures the connection so that it stops the next statement after `limit`, or when the returned guard is set
+    /// to abandoned.
     fn guard(
         _connection: &mut Self::Connection,
         _limit: Duration,
@@ -176,8 +176,8 @@ impl Guard {
         self.0.store(Self::GIVEN_UP, Ordering::Release);
     }
 
-    /// Returns whether the connection can continue. After the statement has ended, the connection runs another
-    /// statement, which this guard does not limit.
+    /// Returns whether the connection can continue its current statement. After the guarded statement has ended, the
+    /// connection can run another statement, which this guard does not limit.
     #[cfg(feature = "sqlite")]
     pub(super) fn may_go_on(&self, deadline: std::time::Instant) -> bool {
         match self.0.load(Ordering::Acquire) {
@@ -231,7 +231,7 @@ impl<DB: Dialect> Column<DB> {
     }
 }
 
-/// Returns the column's name, quoted and qualified with `q`. The quotes make any text a name.
+/// Returns the column's name, quoted and qualified with `q`. In quotes, any text is a valid name.
 pub(super) fn qualified<DB: Dialect>(name: &str) -> String {
     let quote = DB::QUOTE;
     let mut quoted = String::with_capacity(name.len() + 4);

@@ -4,8 +4,8 @@ use crate::error::BoxError;
 
 /// An error from a [`SqlQuery`](super::SqlQuery).
 ///
-/// The message never contains SQL or values, so it is safe to log. The error of the database is the
-/// [source](std::error::Error::source), and its message can contain SQL and values.
+/// The message never contains SQL or values, so it is safe to log. The database error is the
+/// [source](std::error::Error::source). The message of the database error can contain SQL and values.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SqlError {

@@ -22,8 +22,9 @@ pub(super) struct Lease<DB: Dialect> {
     doing: &'static str,
 }
 
-/// A connection that is closed on drop, unless its statement has ended. Back in the pool, it would make the next
-/// statement wait for the rest of this one. A caller can cancel its request at any time.
+/// A connection that is closed on drop, unless its statement has ended. In the pool, such a connection would delay the
+/// next statement until the unfinished statement ends. Statements can remain unfinished, because a caller can cancel
+/// its request at any time.
 pub(super) struct Held<DB: Dialect> {
     /// `Some` until the drop.
     connection: Option<PoolConnection<DB>>,

@@ -42,9 +42,9 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A [`Query`] in SQL that runs on a connection pool of `sqlx`.
 ///
-/// The SQL is trusted, because the author of the program writes it. All input from clients is bound as parameters:
-/// query parameters, cursors and numbers of rows. Column names in generated SQL come only from the declared columns,
-/// and are quoted.
+/// The SQL is trusted, because the author of the program writes the SQL. All input from clients is bound as
+/// parameters: query parameters, cursors and numbers of rows. Column names in generated SQL come only from the
+/// declared columns, and are quoted.
 ///
 #[doc = include_str!("docs.md")]
 pub struct SqlQuery<DB: Dialect> {
@@ -55,7 +55,7 @@ pub struct SqlQuery<DB: Dialect> {
     columns: Vec<ColumnDefinition>,
     key: Vec<String>,
     timeout: Duration,
-    /// Description of the statement by the database, after the first request for it.
+    /// Description of the statement, as the database returned it. `None` until the first use of the statement.
     plan: RwLock<Option<Arc<Plan<DB>>>>,
 }
 
@@ -81,16 +81,16 @@ impl<DB: Dialect> SqlQuery<DB> {
         self
     }
 
-    /// Declares the columns. Only these columns are sent, in this order, and rows can be sorted only by them.
-    /// Default: all columns of the SQL are sent, and rows cannot be sorted.
+    /// Declares the columns. The server sends only these columns, in this order, and clients can sort rows only by
+    /// these columns. Default: all columns of the SQL are sent, and rows cannot be sorted.
     #[must_use]
     pub fn with_columns(mut self, columns: impl IntoIterator<Item = ColumnDefinition>) -> Self {
         self.columns = columns.into_iter().collect();
         self
     }
 
-    /// Sets the key: the columns that together identify a row. The key columns must be unique together, never null, and
-    /// declared with [`with_columns`](Self::with_columns). Default: no key, and each page starts at an offset.
+    /// Sets the key: the columns that together identify a row. The key columns must be unique together, never null,
+    /// and declared with [`with_columns`](Self::with_columns). Default: no key, and each page starts at an offset.
     #[must_use]
     pub fn with_key<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
         self.key = names.into_iter().map(Into::into).collect();
@@ -120,8 +120,8 @@ where
     for<'c> &'c mut DB::Connection: Executor<'c, Database = DB>,
     usize: ColumnIndex<DB::Row>,
 {
-    /// Prepares the query on the database. Call this method when the program starts, to find errors early. Without this
-    /// call, the first read prepares the query.
+    /// Prepares the query on the database. Call this method when the program starts, to find errors early. Without
+    /// this call, the first read prepares the query.
     ///
     /// # Errors
     ///
@@ -160,7 +160,7 @@ where
     }
 }
 
-/// Omits the SQL, because it is long and belongs to the author.
+/// Omits the SQL, because the SQL can be long and is private to the author of the program.
 impl<DB: Dialect> fmt::Debug for SqlQuery<DB> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SqlQuery")

@@ -21,7 +21,7 @@ impl Moment {
         let _ = write!(json, "{:04}-{:02}-{:02}", self.year, self.month, self.day);
     }
 
-    /// Writes the time: `10:30:00`, with three or six more digits if there is a fraction.
+    /// Writes the time: `10:30:00`. A fraction of a second adds three or six digits.
     pub(super) fn write_time(self, json: &mut Vec<u8>) {
         let _ = write!(json, "{:02}:{:02}:{:02}", self.hour, self.minute, self.second);
         if !self.micros.is_multiple_of(1000) {
@@ -37,7 +37,7 @@ impl Moment {
         }
     }
 
-    /// Writes the date and time. With `is_utc`, this is RFC 3339 in UTC.
+    /// Writes the date and time. With `is_utc`, the format is RFC 3339 in UTC.
     pub(super) fn write(self, is_utc: bool, json: &mut Vec<u8>) {
         json.push(b'"');
         self.write_date(json);

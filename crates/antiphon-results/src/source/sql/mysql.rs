@@ -62,7 +62,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Returns the kind of a column. No other code decides this.
+    /// Returns the kind of a column. No other code determines the kind of a column.
     fn of(info: &MySqlTypeInfo) -> Self {
         if is_listed(info) {
             return Self::Enum;
@@ -82,7 +82,8 @@ impl Kind {
             "JSON" => Self::Json,
             "YEAR" => Self::Unsigned,
             name if name.ends_with(" UNSIGNED") => Self::Unsigned,
-            // The type name distinguishes text from bytes by a flag that text with a binary collation also has.
+            // The type name does not distinguish text from bytes reliably: the name depends on a flag that text with a
+            // binary collation also has.
             _ if <str as Type<MySql>>::compatible(info) => Self::Text,
             _ => Self::Bytes,
         }
@@ -108,8 +109,8 @@ impl Dialect for MySql {
         Ok(Described { columns: columns.iter().map(Kind::of).collect(), parameters: vec![(); parameters] })
     }
 
-    /// Uses the type that the rows report. If a type depends on a parameter's type, it is unknown before the parameter
-    /// is bound.
+    /// Uses the type that the rows report. If the type of a column depends on the type of a parameter, the column's
+    /// type is unknown before the parameter is bound.
     fn found<'k>(kind: &'k Kind, found: &MySqlTypeInfo) -> Option<Cow<'k, Kind>> {
         let found = Kind::of(found);
         let is_same = *kind == found || *kind == Kind::Time;
@@ -248,7 +249,7 @@ impl Dialect for MySql {
         Ok(())
     }
 
-    /// The driver reports a date of zeros as null, but the database does not.
+    /// The driver reports the date `0000-00-00` as null, but the database does not.
     fn is_null(value: &MySqlValueRef<'_>) -> bool {
         value.is_null() && <&[u8] as Decode<'_, Self>>::decode(value.clone()).is_err()
     }
@@ -266,7 +267,7 @@ impl Dialect for MySql {
         read.map_err(sqlx::Error::Decode)
     }
 
-    /// Returns hints for both servers. Each server treats the other's hint as a comment.
+    /// Returns a limit for MariaDB and a limit for MySQL. Each server treats the other server's limit as a comment.
     fn limited(limit: Duration) -> (String, String) {
         let millis = limit.as_millis().clamp(1, u128::from(u32::MAX));
         (
@@ -288,7 +289,7 @@ impl Dialect for MySql {
     }
 }
 
-/// Writes a value that is not null as JSON, according to its kind.
+/// Writes a non-null value as JSON, according to its kind.
 fn write_value(kind: Kind, value: MySqlValueRef<'_>, json: &mut Vec<u8>) -> Result<(), BoxError> {
     match kind {
         Kind::Integer => write::json(&<i64 as Decode<'_, MySql>>::decode(value)?, json),
@@ -314,8 +315,9 @@ fn write_value(kind: Kind, value: MySqlValueRef<'_>, json: &mut Vec<u8>) -> Resu
     }
 }
 
-/// Returns whether the type is an `ENUM` or a `SET`. The server reports this in a flag, which the driver shows only in
-/// its `Debug` output. The type name alone can also be that of ordinary text.
+/// Returns whether the type is an `ENUM` or a `SET`. The server reports such a type in a flag, and the driver shows
+/// this flag only in its `Debug` output. The type name is not sufficient, because ordinary text can have the same type
+/// name.
 fn is_listed(info: &MySqlTypeInfo) -> bool {
     if !matches!(info.name(), "CHAR" | "BINARY" | "ENUM" | "SET") {
         return false;
@@ -345,8 +347,9 @@ fn bind(value: &Value, arguments: &mut MySqlArguments) -> Result<(), BoxError> {
     }
 }
 
-/// Returns the number of digits after the point for a cast. It is at least 30, which is the maximum of MySQL. MariaDB
-/// supports more, and the value decides how many. The total is at most 65 digits.
+/// Returns the number of digits after the decimal point for a cast. The number is at least 30, which is the maximum of
+/// MySQL. MariaDB supports more digits, so the number can be larger if the value needs more digits. With the digits
+/// before the decimal point, the total is at most 65.
 fn scale(text: &str) -> Result<usize, BoxError> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let is_number =

@@ -15,7 +15,8 @@ pub(super) fn ordered<'v>(names: &[String], parameters: &'v Value) -> Result<Vec
         _ => return Err(SqlError::invalid("the parameters must be a JSON object")),
     };
     if let Some(extra) = members.keys().find(|member| !names.contains(member)) {
-        // The name comes from outside. So the message shortens it, and `{:?}` escapes control characters.
+        // The name comes from a client. So the message contains only the start of the name, and `{:?}` escapes control
+        // characters.
         let shown: String = extra.chars().take(64).collect();
         return Err(SqlError::invalid(format!("the query has no parameter {shown:?}")));
     }

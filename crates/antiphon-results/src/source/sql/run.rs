@@ -1,4 +1,4 @@
-//! Prepares, runs and reads statements. No other module does this.
+//! Prepares and runs statements, and reads their results. No other module does this.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -24,7 +24,7 @@ use crate::{rows::Rows, source::PageRequest};
 pub(super) struct Plan<DB: Dialect> {
     columns: Vec<Column<DB>>,
     parameters: Vec<DB::Parameter>,
-    /// Parameters of the author's own count statement, if there is one.
+    /// Parameters of the author's own count statement, if the author set one.
     count_parameters: Option<Vec<DB::Parameter>>,
     /// Columns and table: the text between `SELECT` and `WHERE`.
     select: String,
@@ -32,8 +32,8 @@ pub(super) struct Plan<DB: Dialect> {
 
 /// Declares text as SQL. No other function does this.
 ///
-/// The text is safe. It consists of the author's SQL, declared names in quotes, type names from the database, and fixed
-/// text of this crate. Values from outside are bound.
+/// The text is safe. It consists of the author's SQL, declared names in quotes, type names from the database, and
+/// fixed text of this crate. Values from outside are bound.
 fn safe(sql: String) -> SqlStr {
     AssertSqlSafe(sql).into_sql_str()
 }
@@ -116,7 +116,7 @@ where
         Ok(arguments)
     }
 
-    /// Returns the description of the query. Two concurrent calls can both request it, which is harmless.
+    /// Returns the description of the query. Two concurrent calls can both request the description, which is harmless.
     pub(super) async fn prepare(&self) -> Result<Arc<Plan<DB>>, SqlError> {
         let known = self.plan.read().expect("no holder of the lock panics").clone();
         if let Some(plan) = known {
@@ -174,7 +174,7 @@ where
     async fn describe(&self, sql: String) -> Result<(Vec<String>, Described<DB>), SqlError> {
         let mut lease = self.lease("prepare the query").await?;
         let preparing = async {
-            // A connection keeps its prepared statements, even if their table has changed since. Without this call,
+            // A connection caches its prepared statements, even if their tables have changed since. Without this call,
             // such a connection would always describe rows that other connections do not return.
             lease.connection.clear_cached_statements().await?;
             let statement = lease.connection.prepare(safe(sql)).await?;

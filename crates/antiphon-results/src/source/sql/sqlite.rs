@@ -33,8 +33,8 @@ impl SqlQuery<Sqlite> {
     }
 }
 
-/// The declared type of a column in its table. In SQLite every value has its own type. The declared type only shows
-/// which type a JSON text had before.
+/// The declared type of a column in its table. In SQLite, every value has its own type. The declared type is used only
+/// for text from a cursor: it determines whether the text represents bytes or an infinite number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
     Blob,
@@ -170,11 +170,11 @@ impl Dialect for Sqlite {
         row.try_get(0)
     }
 
-    /// SQLite runs in a thread of this process, and dropping the connection would not stop it.
+    /// SQLite runs in a thread of this process, and dropping the connection would not stop the statement.
     async fn guard(connection: &mut SqliteConnection, limit: Duration) -> Result<Option<Guard>, sqlx::Error> {
         let guard = Guard::default();
         let (watched, deadline) = (guard.clone(), Instant::now() + limit);
-        // After the statement has ended, the handler does not stop anything. So it can stay installed.
+        // After the statement has ended, the handler does not stop anything. So the handler can stay installed.
         connection.lock_handle().await?.set_progress_handler(STEPS, move || watched.may_go_on(deadline));
         Ok(Some(guard))
     }
@@ -185,7 +185,7 @@ impl Dialect for Sqlite {
     }
 }
 
-/// Writes a value that is not null as JSON, according to the value's own type.
+/// Writes a non-null value as JSON, according to the value's own type.
 fn write_value(value: SqliteValueRef<'_>, json: &mut Vec<u8>) -> Result<(), BoxError> {
     match value.type_info().name() {
         "INTEGER" => write::json(&<i64 as Decode<'_, Sqlite>>::decode(value)?, json),

@@ -15,7 +15,7 @@ pub(super) fn table(sql: &str) -> String {
     format!("(\n{sql}\n) AS q")
 }
 
-/// The rows of the query that a page has, and their order.
+/// The rows of the query that belong to a page, and their order.
 #[derive(Debug)]
 pub(super) struct Page<'p, DB: Dialect> {
     /// Sort terms, the most significant first.
@@ -28,7 +28,7 @@ pub(super) struct Page<'p, DB: Dialect> {
 #[derive(Debug)]
 struct Term<'p, DB: Dialect> {
     column: &'p Column<DB>,
-    /// Expression that sorts and compares.
+    /// SQL expression by which the rows are sorted and compared.
     expression: String,
     order: Order,
     nullable: bool,
@@ -61,7 +61,7 @@ impl<'p, DB: Dialect> Page<'p, DB> {
             let Some(column) = columns.iter().find(|column| column.name == name) else {
                 return Err(SqlError::invalid("the column in `sort` does not exist in the query"));
             };
-            // The sort column can also be in the key. It is then already in the list.
+            // The sort column can also be a key column. In this case, the column is already in the list.
             if terms.iter().any(|term| term.column.name == name) {
                 continue;
             }
@@ -77,12 +77,12 @@ impl<'p, DB: Dialect> Page<'p, DB> {
             }
             terms.push(Term { column, expression, order, nullable, last });
         }
-        // With a position to continue from, the offset is only informational.
+        // If the request sets `after`, the page starts after that row, and the offset is only informational.
         let offset = if request.after.is_some() { 0 } else { request.offset };
         Ok(Self { terms, after: request.after.is_some(), limit: rows(request.limit)?, offset: rows(offset)? })
     }
 
-    /// Returns whether the position to continue from contains this column.
+    /// Returns whether the page is sorted by this column, so that a cursor contains its value.
     pub(super) fn has(&self, column: &Column<DB>) -> bool {
         self.terms.iter().any(|term| term.column.name == column.name)
     }
@@ -115,8 +115,9 @@ impl<'p, DB: Dialect> Page<'p, DB> {
         Ok(sql)
     }
 
-    /// Returns the condition for the rows after the last one. The first term is beyond, or it is equal and the second
-    /// term is beyond, and so on. A simple comparison comes first, so that the database can use an index.
+    /// Returns the condition for the rows after the last row of the previous page. Such a row comes later by the first
+    /// term. Or the row is equal in the first term and comes later by the second term, and so on. The condition starts
+    /// with a simple comparison, so that the database can use an index.
     fn condition(&self, arguments: &mut DB::Arguments, bound: &mut usize) -> Result<String, SqlError> {
         let mut operand = |term: &Term<'_, DB>, value: &Value| {
             *bound += 1;

@@ -27,7 +27,7 @@ pub(super) fn float(number: f64, json: &mut Vec<u8>) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// Writes a 32-bit float with its own digits only.
+/// Writes a 32-bit float with the digits of the 32-bit number. A conversion to 64 bits would add digits.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(super) fn short_float(number: f32, json: &mut Vec<u8>) -> Result<(), BoxError> {
     if number.is_finite() {
@@ -53,7 +53,7 @@ pub(super) fn bytes(bytes: &[u8], json: &mut Vec<u8>) {
     plain(&text, json);
 }
 
-/// Writes bytes as PostgreSQL does: `\x` and hexadecimal.
+/// Writes bytes in the format of PostgreSQL: `\x` and hexadecimal digits.
 #[cfg(any(feature = "mysql", feature = "sqlite"))]
 pub(super) fn hex(bytes: &[u8], json: &mut Vec<u8>) -> Result<(), BoxError> {
     self::json(&format!("\\x{}", crate::hex::hex(bytes)), json)
@@ -64,9 +64,9 @@ pub(super) fn from_base64(text: &str) -> Result<Vec<u8>, BoxError> {
     Ok(BASE64_STANDARD.decode(text)?)
 }
 
-/// Writes JSON that the database has validated. Line breaks are only between values, and become spaces. If readers
-/// would reject the number range, the escapes or the depth, the value becomes text. Otherwise the whole page would be
-/// unreadable.
+/// Writes JSON that the database has validated. Line breaks are only between values, and become spaces. If JSON
+/// readers would reject the value because of its number range, its escapes or its depth, the value becomes text.
+/// Without this conversion, the whole page would be unreadable.
 pub(super) fn raw(text: &str, json: &mut Vec<u8>) -> Result<(), BoxError> {
     // A cell is nested three levels deep in a page.
     if serde_json::from_str::<serde_json::Value>(&format!("[[[{text}]]]")).is_err() {

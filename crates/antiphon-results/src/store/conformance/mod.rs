@@ -3,7 +3,7 @@
 //! [`resource_store_laws!`](crate::resource_store_laws) generates one Rust test for each contract test, with the same
 //! name. The macro takes a function that opens the store in a given namespace. A contract test calls the function
 //! several times to get several handles to the same data, for example to test races. The function returns `None` if
-//! the server that it needs is not available.
+//! the server of the store is not available.
 //!
 //! ```
 //! # #[cfg(test)]
@@ -23,7 +23,7 @@
 //! ```
 //!
 //! The tests use times near the current time, because a store can use its own clock to start a clean-up. Only the
-//! times that a test passes decide whether a set has expired.
+//! times that a test passes to the store determine whether a set has expired.
 
 #![expect(clippy::unwrap_used, reason = "a law that fails panics")]
 

@@ -48,7 +48,7 @@ fn full(stores: &Stores, id: &str) -> Resource {
             "big": "ü".repeat(50_000),
             "": {"deep": [[[{"er": false}]]]},
             "n": i64::MIN,
-            // Imprecise parsers read the first float as its neighbour.
+            // An imprecise parser reads the first number as a neighbouring float.
             "floats": [907.303_832_202_868_9, 0.1, -0.0, 5e-324, f64::MAX],
         })),
         owner: Owner::principal("ada@example.com").with_tenant("Ä/..\u{0}"),
@@ -82,7 +82,7 @@ pub async fn save_is_seen_by_another_opening(stores: &Stores) {
     assert_eq!(one.get("set").await.unwrap(), None);
 }
 
-/// Tests that a second save replaces the first one.
+/// Tests that a second save replaces the first save.
 pub async fn saved_again_is_as_it_was_last_written(stores: &Stores) {
     let store = stores.open().await;
     store.save(full(stores, "set")).await.unwrap();
@@ -228,7 +228,7 @@ pub async fn updates_of_different_fields_at_once_are_all_kept(stores: &Stores) {
     }
 }
 
-/// Tests that an update returns the resource as this update left it.
+/// Tests that an update returns the state of the resource after this update.
 pub async fn update_returns_what_the_resource_then_is(stores: &Stores) {
     let store = stores.open().await;
     store.save(live(stores, "set")).await.unwrap();

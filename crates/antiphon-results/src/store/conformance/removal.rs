@@ -22,7 +22,7 @@ pub async fn expired_resource_is_seen_until_it_is_deleted(stores: &Stores) {
     assert_eq!(store.get("over").await.unwrap(), None);
 }
 
-/// Tests that a deleted set is gone, and that all replicas find its tombstone `Deleted`.
+/// Tests that a deleted set is gone, and that all replicas find a tombstone with the reason `Deleted`.
 pub async fn deleted_resource_is_gone_and_remembered(stores: &Stores) {
     let (one, two) = (stores.open().await, stores.open().await);
     one.save(live(stores, "set")).await.unwrap();
@@ -44,7 +44,8 @@ pub async fn deleted_resource_is_gone_and_remembered(stores: &Stores) {
     }
 }
 
-/// Tests that an expired set is gone, and that all replicas find its tombstone `Expired` with its owner.
+/// Tests that an expired set is gone, and that all replicas find a tombstone with the reason `Expired` and the owner
+/// of the set.
 pub async fn expired_resource_is_gone_and_remembered(stores: &Stores) {
     let (one, two) = (stores.open().await, stores.open().await);
     let mut set = live(stores, "set");
@@ -70,7 +71,8 @@ pub async fn expired_resource_is_gone_and_remembered(stores: &Stores) {
     }
 }
 
-/// Tests that exactly one of many concurrent deletions succeeds, and that the tombstone has its reason.
+/// Tests that exactly one of many concurrent deletions succeeds, and that the tombstone has the reason of this
+/// deletion.
 pub async fn racing_deleters_have_one_winner(stores: &Stores) {
     const DELETERS: usize = 32;
     let (one, two) = (stores.open().await, stores.open().await);

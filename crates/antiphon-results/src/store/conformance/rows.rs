@@ -54,7 +54,7 @@ pub async fn many_rows_are_read_in_order(stores: &Stores) {
     assert_page(&*store, "set", &rows, 9_000, 5_000).await;
 }
 
-/// Tests that empty rows, unusual rows, and rows so large that one write cannot hold two of them are kept.
+/// Tests that the store keeps empty rows, unusual rows, and rows so large that one write can contain only one row.
 pub async fn rows_of_every_size_are_kept(stores: &Stores) {
     let store = stores.open().await;
     let sizes = [0, 300_000, 1, 300_000, 300_000, 150_000, 7, 262_144, 0, 400_000];

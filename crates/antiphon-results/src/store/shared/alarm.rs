@@ -28,11 +28,12 @@ const ABREAST: usize = 16;
 /// Minimum time until an alarm.
 const LEAST: Duration = Duration::from_millis(1);
 
-/// An alarm nearer than this may already have fired by the clock of another replica.
+/// If the time until an alarm is shorter than this, the alarm may already have fired according to the clock of another
+/// replica.
 const NEAR: TimeDelta = TimeDelta::minutes(1);
 
 impl Shared {
-    /// Ensures that the alarm fires no later than the set ends, and returns the alarm's time.
+    /// Ensures that the alarm fires no later than the set expires, and returns the alarm's time.
     pub(super) async fn wake_by(&self, id: Id<'_>, end: DateTime<Utc>) -> Result<DateTime<Utc>> {
         let key = id.alarm();
         let mut attempts = Attempts::default();
@@ -53,8 +54,8 @@ impl Shared {
         }
     }
 
-    /// Sets the alarm again after the set was written, if the first alarm is near. A replica that saw the first alarm
-    /// too early found no set, and removed the alarm.
+    /// Sets the alarm again after the set was written, if the first alarm is near. If another replica processed the
+    /// first alarm too early, that replica found no set and removed the alarm.
     pub(super) async fn wake_again(
         &self,
         id: Id<'_>,
@@ -115,7 +116,7 @@ impl Shared {
         };
         match kind {
             "ends" => self.hear(id, record.revision, at).await,
-            // A tombstone whose time is over, or a set whose alarm was lost.
+            // An expired tombstone, or a set whose alarm was lost.
             "sets" => {
                 self.store.delete_log(&id.rows()).await.map_err(storage)?;
                 self.remove(&record.key, record.revision).await?;
@@ -133,7 +134,7 @@ impl Shared {
     async fn hear(&self, id: Id<'_>, revision: Revision, at: DateTime<Utc>) -> Result<Option<String>> {
         let end = match self.read(id).await? {
             Some((Kept::Set(set), _)) => set.resource.expires_at,
-            // The set was removed, or its creator stopped before it was saved.
+            // The set was removed, or the process that created the set stopped before the set was saved.
             Some((Kept::Gone(_), _)) | None => {
                 self.store.delete_log(&id.rows()).await.map_err(storage)?;
                 self.remove(&id.alarm(), revision).await?;
@@ -151,7 +152,7 @@ impl Shared {
                 let set = self.store.create(&id.alarm(), alarm(end), Some(until(end, at).max(LEAST))).await;
                 unless_another(set.map(|_| ()))?;
             }
-            // The set is pinned. Unpinning it sets a new alarm.
+            // The set is pinned. Unpinning the set sets a new alarm.
             None => self.remove(&id.alarm(), revision).await?,
         }
         Ok(None)
@@ -170,7 +171,7 @@ fn unless_another(written: Result<(), Error>) -> Result<()> {
     }
 }
 
-/// Returns the value of an alarm: its time, by the clock of its writer.
+/// Returns the value of an alarm record: the time of the alarm, according to the writer's clock.
 fn alarm(end: DateTime<Utc>) -> Bytes {
     end.timestamp_millis().to_string().into()
 }

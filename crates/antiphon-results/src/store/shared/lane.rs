@@ -24,7 +24,7 @@ use crate::{
     store::{Resource, ResourceUpdate},
 };
 
-/// The waiting updates by set ID. A set has a lane while a task writes its updates.
+/// The waiting updates, by set ID. A set has a lane (an entry) while a task writes the updates of the set.
 #[derive(Debug)]
 pub(super) struct Lanes {
     waiting: Mutex<HashMap<String, Vec<Waiting>>>,
@@ -51,7 +51,8 @@ impl Lanes {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues an update, and returns whether it is the first. The caller must then start a task that writes it.
+    /// Queues an update, and returns whether it is the first waiting update. After the first update, the caller must
+    /// start a task that writes the updates.
     fn join(&self, id: &str, waiting: Waiting) -> bool {
         let mut lanes = self.waiting();
         match lanes.get_mut(id) {
@@ -63,7 +64,7 @@ impl Lanes {
         }
     }
 
-    /// Takes the waiting updates. If there are none, the lane ends.
+    /// Takes the waiting updates. If no updates are waiting, removes the lane.
     fn take(&self, id: &str) -> Option<Vec<Waiting>> {
         let mut lanes = self.waiting();
         let batch = lanes.get_mut(id).map(std::mem::take).filter(|batch| !batch.is_empty());
@@ -79,7 +80,7 @@ impl Lanes {
 }
 
 impl Shared {
-    /// Applies an update together with concurrent updates, and returns after it is written.
+    /// Applies an update together with concurrent updates, and returns after the update is written.
     ///
     /// A separate task writes the updates. So a cancelled caller does not cancel the updates of other callers.
     pub(super) async fn change(
@@ -143,8 +144,8 @@ impl Lane {
                 return Ok(updates.iter().map(|_| Outcome::Refused).collect());
             };
             if set.has(&mark) {
-                // The write succeeded, but its answer was lost. It was the last attempt: if an earlier attempt had
-                // succeeded, the last attempt would have found the mark.
+                // The write succeeded, but its response was lost. The attempt that succeeded was the last attempt:
+                // after an earlier success, the last attempt would have found the mark.
                 *known = Some((set, revision));
                 return Ok(outcomes);
             }
@@ -236,7 +237,8 @@ fn apply(updates: &[ResourceUpdate], resource: &mut Resource) -> Vec<Outcome> {
     outcomes
 }
 
-/// Applies an update that can make the resource larger. If it is too large, the other updates must not fail.
+/// Applies an update that can make the resource larger. If the resource becomes too large, this update fails, but the
+/// other updates must not fail.
 fn apply_alone(update: &ResourceUpdate, resource: &mut Resource) -> Outcome {
     let mut changed = resource.clone();
     if !update.apply(&mut changed) {

@@ -3,19 +3,19 @@
 //! Keys of a result set:
 //!
 //! - `results/sets/<id>`, a record: the set, and later its tombstone. This record is authoritative. One conditional
-//!   write replaces the set with its tombstone. It decides which call removed the set, and why. A crash before this
-//!   write leaves the set, and a crash after it leaves the tombstone.
-//! - `results/ends/<id>`, a record that expires: the alarm. It only triggers a check of the set.
+//!   write replaces the set with its tombstone. This write determines which call removed the set, and why. A crash
+//!   before this write leaves the set, and a crash after this write leaves the tombstone.
+//! - `results/ends/<id>`, a record that expires: the alarm. The alarm only triggers a check of the set.
 //! - `results/rows/<id>`, a log with one entry for each row.
 //!
 //! `results/newest/<digest of a caller>` is a record that expires: the ID of the caller's newest set.
 //!
 //! Invariant: rows exist only while a set, an alarm or a tombstone exists, and the last of the three removes the rows.
-//! So the alarm is set before the first row, and removed after the last.
+//! So the alarm is set before the first row is written, and removed after the rows are removed.
 //!
-//! Invariant: a set with an expiry time has an alarm that fires no later. So the alarm is set before the set is
-//! written. If a set is extended, the alarm stays, fires early, and is set again. If a crash or a wrong clock loses the
-//! alarm, the record of the set expires one week after the set.
+//! Invariant: a set with an expiry time has an alarm that fires no later than the expiry time. So the alarm is set
+//! before the set is written. If a set is extended, the alarm stays, fires early, and is set again. If a crash or a
+//! wrong clock loses the alarm, the record of the set expires one week after the set.
 
 mod again;
 mod alarm;
@@ -46,8 +46,8 @@ const TOMBSTONES: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A store of result sets that all replicas share, on PostgreSQL, Redis or NATS, through [`antiphon_store`].
 ///
-/// - Updates of one set that arrive during a write are written together, so that many reads of one set cost few writes.
-///   Each call returns after its update is written.
+/// - Updates of one set that arrive during a write are written together, so that many reads of one set cost few
+///   writes. Each call returns after its update is written.
 /// - After an update has started, it completes even if its caller is cancelled.
 /// - The maximum size of a resource is half a megabyte, and so is the maximum size of a row. Only the backend limits
 ///   the number of rows.
@@ -129,14 +129,14 @@ impl Shared {
         Ok(())
     }
 
-    /// Replaces a set with a tombstone, and returns whether this call did it.
+    /// Replaces a set with a tombstone, and returns whether this call made the replacement.
     async fn bury(&self, id: Id<'_>, removal: Removal, ttl: Duration) -> Result<bool> {
         let by = random_name();
         let mut attempts = Attempts::default();
         loop {
             let (set, revision) = match self.read(id).await? {
                 Some((Kept::Set(set), revision)) => (set, revision),
-                // The tombstone is from this call if the answer to its write was lost.
+                // If the response to the write of this call was lost, the tombstone can be from this call.
                 Some((Kept::Gone(gone), _)) => return Ok(gone.by == by),
                 None => return Ok(false),
             };
@@ -242,7 +242,7 @@ impl ResourceStore for SharedStore {
         true
     }
 
-    /// Does nothing. The backend owns the connections, and closes them with its last handle.
+    /// Does nothing. The backend owns the connections, and closes them when its last handle is dropped.
     async fn close(&self) -> Result<()> {
         Ok(())
     }

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{error::Result, hex::hex};
 
-/// Time for which a set counts as the newest.
+/// Time for which a set counts as the newest set of its caller.
 const LIFE: Duration = Duration::from_secs(10 * 60);
 
 impl Shared {

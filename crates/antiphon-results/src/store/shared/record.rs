@@ -19,13 +19,13 @@ pub(super) const ROOT: &str = "results/";
 /// Maximum size of a resource in bytes. The rest of a value is for marks, and for counts that grow.
 pub(super) const MAX_RESOURCE: usize = Retrying::<dyn Store>::MAX_VALUE - 8 * 1024;
 
-/// Maximum time that a set is kept after its end if no clean-up removes it.
+/// Maximum time that a set is kept after its expiry time if no clean-up removes the set.
 const BACKSTOP: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// Maximum number of writers that have a mark.
 const MARKS: usize = 32;
 
-/// An ID that can be part of a key. All other IDs match nothing.
+/// An ID that can be part of a key. No set has any other ID.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Id<'a>(pub(super) &'a str);
 
@@ -62,8 +62,8 @@ impl<'a> Id<'a> {
 
 /// The value under the key of a set: the set, or its tombstone.
 ///
-/// Both share one record. So one conditional write decides which call removed a set, and why, and no crash can separate
-/// the two.
+/// The set and its tombstone share one record. So one conditional write determines which call removed the set, and
+/// why. A crash cannot leave both the set and the tombstone.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Kept {
@@ -74,7 +74,8 @@ pub(super) enum Kept {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Set {
     pub(super) resource: Resource,
-    /// Last mark of each recent writer. If an answer was lost, the mark shows whether the write succeeded.
+    /// Last mark of each recent writer. If the response to a write was lost, the mark shows whether the write
+    /// succeeded.
     #[serde(default)]
     marks: Vec<Mark>,
 }
@@ -131,8 +132,8 @@ impl Set {
     }
 }
 
-/// Returns the lifetime of a resource's record. It is much longer than the life of the set, because normally the alarm
-/// ends the set.
+/// Returns the lifetime of a resource's record. The record's lifetime is much longer than the lifetime of the set,
+/// because normally the alarm triggers the removal of the set.
 pub(super) fn backstop(resource: &Resource) -> Option<Duration> {
     resource.expires_at.map(|end| until(end, Utc::now()).saturating_add(BACKSTOP))
 }
@@ -155,7 +156,7 @@ fn too_large(bytes: usize) -> String {
     )
 }
 
-/// Returns whether another writer was faster, and nothing was written.
+/// Returns whether a write failed because another writer was faster. Nothing was written in this case.
 pub(super) fn is_conflict(error: &Error) -> bool {
     matches!(error, Error::Conflict { .. })
 }

@@ -1,4 +1,4 @@
-//! Rows as a log with one entry for each row, so that a page is a part of the log.
+//! Rows as a log with one entry for each row, so that a page is a range of the log.
 
 use antiphon_store::{ENTRY_COST, MAX_VALUE, Retrying, Store};
 use bytes::Bytes;
@@ -36,7 +36,8 @@ impl Shared {
         let mut written = 0;
         while written < rows.len() {
             let chunk = chunk(rows, written);
-            // The append requires this length, so that a chunk whose answer was lost is not written twice.
+            // The append succeeds only if the log has this length. So a chunk is not written twice if the response to
+            // an append was lost.
             written += chunk.len();
             self.store.append(&log, (written - chunk.len()) as u64, chunk).await.map_err(storage)?;
         }
@@ -65,7 +66,7 @@ impl Shared {
 /// Returns the rows from `start` on that fit in one append, but at least one row.
 fn chunk(rows: &Rows, start: usize) -> Vec<Bytes> {
     let mut chunk = Vec::new();
-    // The stamps of many rows need more bytes than the store's own limit leaves.
+    // For many small rows, the stamps need more bytes than the store's limit for one value leaves.
     let (mut bytes, mut cost) = (0, 0);
     for row in (start..rows.len()).map_while(|at| rows.get(at)) {
         bytes += row.len();

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use super::number::Numbers;
 use crate::{ingest::columns::json_field, layout::hex};
 
-/// The kinds of values that a column has had so far. Kinds are only added.
+/// The kinds of values that a column has had so far. Kinds are added, but never removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a kind of value that was seen")]
 pub(super) struct Seen {
@@ -24,7 +24,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Adds a value that is not null.
+    /// Adds the kind of a value that is not null.
     pub(super) fn add(&mut self, value: &str, hint: ColumnHint) {
         match value.as_bytes().first() {
             _ if hint == ColumnHint::Json => self.other = true,
@@ -69,7 +69,7 @@ impl Seen {
         *fits.unwrap_or(&mut self.text) = true;
     }
 
-    /// Returns the field that can store all values.
+    /// Returns a field that can store all values so far.
     pub(super) fn field(self, name: &str, hint: ColumnHint) -> Field {
         let plain = |kind| Field::new(name, kind, true);
         let strings = self.text || self.dates || self.zoned || self.unzoned || self.bytes;
@@ -91,7 +91,7 @@ impl Seen {
                 Some(kind) => plain(kind),
                 None => json_field(name),
             },
-            // A column with several kinds keeps the JSON text.
+            // A column with several kinds of values stores the JSON text.
             _ => json_field(name),
         }
     }
@@ -116,7 +116,7 @@ fn timestamp(zoned: bool) -> DataType {
     DataType::Timestamp(TimeUnit::Microsecond, zoned.then(|| "UTC".into()))
 }
 
-/// Decodes a JSON string. Returns `None` if it is not valid Unicode.
+/// Decodes a JSON string. Returns `None` if the string is not valid Unicode.
 pub(super) fn text(value: &str) -> Option<std::borrow::Cow<'_, str>> {
     let inner = value.strip_prefix('"')?.strip_suffix('"')?;
     if inner.contains('\\') {
@@ -125,7 +125,7 @@ pub(super) fn text(value: &str) -> Option<std::borrow::Cow<'_, str>> {
     Some(inner.into())
 }
 
-/// Parses a date, if formatting it returns the same text.
+/// Parses a date. Returns `None` if the formatted date would differ from the text.
 pub(super) fn date(text: &str) -> Option<NaiveDate> {
     let date = NaiveDate::parse_from_str(text, "%Y-%m-%d").ok()?;
     (date.to_string() == text).then_some(date)
@@ -138,7 +138,7 @@ pub(super) enum Moment {
     Unzoned(i64),
 }
 
-/// Parses a timestamp, if it has no digits beyond microseconds.
+/// Parses a timestamp. Returns `None` if the timestamp has digits beyond microseconds.
 pub(super) fn moment(text: &str) -> Option<Moment> {
     let fraction = text.split_once('.').map_or("", |(_, rest)| rest);
     let digits = fraction.bytes().take_while(u8::is_ascii_digit).count();
@@ -157,7 +157,7 @@ pub(super) fn moment(text: &str) -> Option<Moment> {
     (moment.timestamp_subsec_nanos() < 1_000_000_000).then(|| Moment::Unzoned(moment.timestamp_micros()))
 }
 
-/// Decodes bytes that are written as text: `\\x` and hexadecimal digits.
+/// Decodes bytes that are written as text: `\x` and hexadecimal digits.
 pub(super) fn bytes(value: &str) -> Option<Vec<u8>> {
     let text = text(value)?;
     let digits = text.strip_prefix("\\x")?.as_bytes();
@@ -184,7 +184,7 @@ pub(super) fn float(value: &str) -> Option<f64> {
     }
 }
 
-/// Calls a function with the name and the JSON text of each member of an object.
+/// A visitor that calls a function with the name and the JSON text of each member of an object.
 pub(super) struct Members<'a, F>(pub(super) F, pub(super) std::marker::PhantomData<&'a ()>);
 
 impl<'de, F> serde::de::DeserializeSeed<'de> for Members<'de, F>
@@ -217,6 +217,6 @@ where
     }
 }
 
-/// A name that is borrowed if it contains no escapes.
+/// A member name, which is borrowed if it contains no escapes.
 #[derive(serde::Deserialize)]
 struct Name<'a>(#[serde(borrow)] std::borrow::Cow<'a, str>);

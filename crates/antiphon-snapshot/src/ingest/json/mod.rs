@@ -41,10 +41,10 @@ impl JsonRows {
     }
 }
 
-/// Converts incoming rows to batches. The schema of a batch can store all rows so far.
+/// A feed that converts incoming rows to batches. The schema of each batch can store all rows so far.
 pub(super) struct JsonFeed {
     parts: BoxStream<'static, Result<Rows, BoxError>>,
-    /// Rows that arrived and are not converted yet.
+    /// Rows that have arrived but are not converted yet.
     waiting: VecDeque<Rows>,
     table: Table,
     ended: bool,

@@ -1,4 +1,4 @@
-//! Finds a type that stores JSON numbers with all their digits.
+//! Finds a data type that stores JSON numbers with all their digits.
 
 use arrow::datatypes::DataType;
 
@@ -19,7 +19,7 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
-    /// Returns the requirements of both.
+    /// Returns the combined requirements of two sets of numbers.
     pub(super) fn merge(self, other: Self) -> Self {
         Self {
             integer: self.integer && other.integer,
@@ -29,7 +29,7 @@ impl Numbers {
         }
     }
 
-    /// Returns the type, if a numeric type can store the numbers.
+    /// Returns the numeric type that can store all numbers. Returns `None` if no numeric type can.
     pub(super) fn data_type(self) -> Option<DataType> {
         let scale = i8::try_from(self.scale).ok();
         match (self.whole.saturating_add(self.scale), scale) {
@@ -73,7 +73,7 @@ impl Decimal {
         let (negative, text) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
         let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
         let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-        // If an exponent has too many digits for an `i64`, only its sign matters.
+        // If an exponent has too many digits for an `i64`, only the sign of the exponent matters.
         let far = if exponent.starts_with('-') { i64::MIN / 4 } else { i64::MAX / 4 };
         let exponent =
             exponent.strip_prefix('+').unwrap_or(exponent).parse().unwrap_or(far).clamp(-(1 << 40), 1 << 40);
@@ -89,7 +89,7 @@ impl Decimal {
     }
 
     fn fits_float(&self, text: &str) -> bool {
-        // With so few digits and an exponent far from the limits, an `f64` keeps all digits.
+        // With so few digits and an exponent far from the limits of `f64`, an `f64` preserves all digits.
         if self.digits.len() <= 15 && self.exponent.abs() < 250 {
             return true;
         }

@@ -19,7 +19,7 @@ use crate::{
     ingest::{MAX_COLUMNS, columns::columns, is_json},
 };
 
-/// The columns of all rows so far. Columns and types are only added.
+/// The columns of all rows so far. Columns and types are added, but never removed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Table {
     columns: Vec<Column>,
@@ -33,7 +33,7 @@ struct Column {
     declared: Option<ColumnDefinition>,
     hint: ColumnHint,
     seen: Seen,
-    /// Whether some row has no value in this column.
+    /// Whether at least one row has no value in this column.
     nulls: bool,
 }
 
@@ -113,7 +113,7 @@ impl Table {
                 return Err(format!("the row has `{name}` twice; rename one of them"));
             }
             if value == "null" {
-                // Null members are recorded only to detect a second member with the same name.
+                // A member that is null is recorded only to detect a second member with the same name.
                 met.push(at);
                 return Ok(());
             }
@@ -134,7 +134,7 @@ impl Table {
         Arc::new(Schema::new(fields))
     }
 
-    /// Returns the column definitions for the wire: the declared ones, if they match the values.
+    /// Returns the column definitions for responses: the declared definitions, if they match the values.
     pub(super) fn columns(&self) -> Vec<ColumnDefinition> {
         let found = columns(&self.schema());
         let told = self.columns.iter().zip(found).map(|(column, mut found)| {
@@ -161,7 +161,7 @@ impl Table {
 
 /// Converts values to an array of the field's type. Invariant: all values were added before the field was created.
 fn array(field: &Field, cells: &Cells<'_>, rows: usize) -> Result<ArrayRef> {
-    /// Appends each value, and nulls for the rows without one.
+    /// Appends each value, and a null for each row without a value.
     macro_rules! fill {
         ($builder:expr, |$value:ident| $made:expr) => {{
             let mut builder = $builder;

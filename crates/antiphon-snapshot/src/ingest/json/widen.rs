@@ -73,7 +73,7 @@ fn values(array: &ArrayRef) -> Result<ArrayRef> {
     Ok(Arc::new(json.finish()))
 }
 
-/// Converts bytes to their original text.
+/// Converts bytes back to their original text.
 fn bytes(array: &ArrayRef) -> ArrayRef {
     let mut text = StringBuilder::new();
     for bytes in array.as_binary::<i32>() {

@@ -3,7 +3,7 @@ use arrow::{datatypes::SchemaRef, ipc::writer::StreamWriter, record_batch::Recor
 use super::Encode;
 use crate::error::Result;
 
-/// An Arrow IPC stream. Its types are plain, so no dictionary precedes a batch.
+/// An encoder for an Arrow IPC stream. All types are plain, so no dictionaries precede the batches.
 pub(super) struct Stream {
     writer: StreamWriter<Vec<u8>>,
 }
@@ -15,7 +15,8 @@ impl Stream {
 }
 
 impl Encode for Stream {
-    /// Takes the schema, which the writer has written on creation. An export that starts in the middle discards it.
+    /// Takes the schema that the writer wrote when it was created. An export that starts in the middle discards the
+    /// schema.
     fn head(&mut self, out: &mut Vec<u8>) -> Result<()> {
         out.append(self.writer.get_mut());
         Ok(())

@@ -64,7 +64,8 @@ impl Csv {
     }
 }
 
-/// Returns whether the text is a plain decimal number, such as `-12.50`. Spreadsheets do not run it as a formula.
+/// Returns whether the text is a plain decimal number, such as `-12.50`. Spreadsheets do not run such a number as a
+/// formula.
 fn is_number(text: &str) -> bool {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, "0"));
@@ -129,7 +130,7 @@ impl Encode for Csv {
                         nothing
                     }
                 };
-                // An empty line would not be a row.
+                // An empty line would not count as a row.
                 if nothing && alone {
                     out.extend_from_slice(b"\"\"");
                 }

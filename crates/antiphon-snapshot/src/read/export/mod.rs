@@ -1,4 +1,4 @@
-//! Exports of all rows in a format. `ExportFormat` of `antiphon-results` lists the formats.
+//! Exports of all rows in a file format. `ExportFormat` of `antiphon-results` lists the formats.
 
 mod arrow;
 mod csv;
@@ -26,11 +26,11 @@ use crate::{
     layout::hex,
 };
 
-/// Writes rows in a format.
+/// An encoder that writes rows in a file format.
 ///
 /// Invariant: the bytes of a chunk depend only on the chunk, unless `apart` returns `false`.
 trait Encode: Send {
-    /// Returns whether a chunk can be written without the previous ones.
+    /// Returns whether a chunk can be written without the previous chunks.
     fn apart(&self) -> bool {
         true
     }
@@ -69,7 +69,8 @@ pub(crate) async fn export(
     request: &ExportRequest,
 ) -> Result<Export, DualResponseError> {
     let mut opened = inner.at_hand(id, &request.view).await?;
-    // After the first bytes are sent, it is too late to detect that another replica has removed the view.
+    // Check that the view exists before the first bytes are sent. Later, the client could not receive an error
+    // response.
     if !request.view.is_whole()
         && let Err(object_store::Error::NotFound { .. }) = inner.store.objects.head(&opened.data).await
     {
@@ -138,10 +139,10 @@ impl Job {
     }
 }
 
-/// Returns a tag that is equal for equal bytes. It covers the stored file and all options of the format. For
-/// Parquet that is written again, it also covers the writer settings.
+/// Returns the tag of an export. Exports with equal bytes have equal tags. The tag depends on the stored file and on
+/// all options of the format. If Parquet is written again, the tag also depends on the settings of the writer.
 fn tag(opened: &Opened, request: &ExportRequest, anew: Option<&SnapshotConfig>) -> String {
-    /// Must change if the same rows would be written as different bytes.
+    /// The version of the encoders. It must change if a release writes the same rows as different bytes.
     const EDITION: &str = "1";
     let mut hash = Sha256::new();
     let mut add = |text: &str| {
@@ -160,7 +161,7 @@ fn tag(opened: &Opened, request: &ExportRequest, anew: Option<&SnapshotConfig>) 
     hex("", &hash.finalize()[..16])
 }
 
-/// Returns the bytes of the whole that a range selects. The end is exclusive.
+/// Returns the bytes of the whole file that a range selects. The end is exclusive.
 fn part(range: ByteRange, total: u64) -> Result<Range<u64>> {
     let part = match range {
         ByteRange::From { first, last } => {

@@ -3,7 +3,7 @@ use arrow::record_batch::RecordBatch;
 use super::{super::json, Encode};
 use crate::error::Result;
 
-/// One JSON object per line.
+/// An encoder for NDJSON: one JSON object on each line.
 pub(super) struct Ndjson;
 
 impl Encode for Ndjson {

@@ -8,7 +8,8 @@ use parquet::{
 use super::Encode;
 use crate::{config::SnapshotConfig, error::Result};
 
-/// Parquet that is written again, for a selection of columns or for one chunk. Each chunk stays one chunk.
+/// An encoder for Parquet files that are written again, for a selection of columns or for one chunk. Each chunk stays
+/// one chunk.
 pub(super) struct File {
     writer: ArrowWriter<Vec<u8>>,
 }

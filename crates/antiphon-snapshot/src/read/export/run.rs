@@ -27,8 +27,8 @@ const PART: usize = 1024 * 1024;
 /// The number of parts that can wait for the reader.
 const WAITING: usize = 2;
 
-/// The number of chunks that are encoded concurrently, if chunks are independent. The next chunk is read and
-/// decoded while the current one is sent.
+/// The number of chunks that are encoded concurrently, if chunks are independent. The next chunk is read and decoded
+/// while the current chunk is sent.
 const AT_ONCE: usize = 2;
 
 pub(super) async fn export(job: Job, range: Option<ByteRange>) -> Result<Export, DualResponseError> {
@@ -37,7 +37,7 @@ pub(super) async fn export(job: Job, range: Option<ByteRange>) -> Result<Export,
         let tag = job.tag.clone();
         return Ok(Export::new(tag, total, body(job, 0, u64::MAX)));
     };
-    // If chunks are not independent, every range would require encoding the whole file again. The response is then
+    // If chunks are not independent, the whole file would have to be encoded again for every range. So the response is
     // the whole file, without a length.
     if !job.encoder()?.apart() {
         let tag = job.tag.clone();
@@ -58,7 +58,7 @@ pub(super) async fn export(job: Job, range: Option<ByteRange>) -> Result<Export,
     Ok(Export::new(tag, Some(total), body).with_part(wanted.start, Some(length)))
 }
 
-/// Returns `length` bytes from `skip`. Encoding stops if the stream is dropped.
+/// Returns `length` bytes of the export, starting at the position `skip`. Encoding stops if the stream is dropped.
 fn body(
     job: impl Into<Arc<Job>>,
     skip: u64,
@@ -69,7 +69,7 @@ fn body(
     let task = AbortOnDropHandle::new(tokio::spawn(async move {
         let ended = run(&job, skip, length, &Sink::Parts(parts.clone())).await;
         if let Err(error) = ended {
-            // If the reader is gone, the error is discarded.
+            // If the reader has disconnected, the error is discarded.
             let _ = parts.send(Err(error)).await;
         }
     }));
@@ -77,7 +77,7 @@ fn body(
         if let Some(part) = taken.recv().await {
             return Some((part.map_err(DualResponseError::from), (taken, task)));
         }
-        // A task that panicked sent no error, and its bytes are incomplete.
+        // If the task panicked, it sent no error, and the bytes are incomplete.
         let broken = task?.await.err()?;
         Some((Err(DualResponseError::from(Error::Broken(broken.into()))), (taken, None)))
     };
@@ -90,14 +90,14 @@ enum Sink {
     Parts(mpsc::Sender<Result<Bytes>>),
 }
 
-/// Selects a range of the bytes.
+/// A writer that sends only a range of the bytes.
 struct RangeWriter<'a> {
     sink: &'a Sink,
     /// The position of the next byte in the whole export.
     at: u64,
-    /// The number of bytes that are still skipped.
+    /// The number of bytes that are still to be skipped.
     skip: u64,
-    /// The number of bytes that are still sent.
+    /// The number of bytes that are still to be sent.
     left: u64,
 }
 
@@ -123,11 +123,11 @@ impl RangeWriter<'_> {
     }
 }
 
-/// A chunk that is encoded ahead of the reader. Encoding stops if it is dropped.
+/// A chunk that is encoded before the reader needs it. Encoding stops if this value is dropped.
 struct Ahead {
     number: usize,
     parts: mpsc::Receiver<Vec<u8>>,
-    /// Returns the encoder for the next chunk.
+    /// The task that encodes the chunk, and returns the encoder for the next chunk.
     task: AbortOnDropHandle<Result<Box<dyn Encode>>>,
 }
 
@@ -146,8 +146,8 @@ impl Ahead {
     }
 }
 
-/// Writes the selected bytes, starting with the last chunk that is known to start before them. Records where chunks
-/// start.
+/// Writes the selected bytes. Starts with the last known chunk that starts before the selected bytes. Records the
+/// positions at which chunks start.
 async fn run(job: &Arc<Job>, skip: u64, length: u64, sink: &Sink) -> Result<()> {
     let (known, tag) = (&job.opened.known, &job.tag);
     let (first, head) = begun(job)?;
@@ -162,7 +162,7 @@ async fn run(job: &Arc<Job>, skip: u64, length: u64, sink: &Sink) -> Result<()> 
         None if cut.give(head).await.is_break() => return Ok(()),
         None => 0,
     };
-    // If chunks are not independent, the encoder moves from chunk to chunk.
+    // If chunks are not independent, the same encoder encodes all chunks, one after the other.
     let mut own = Some(first);
     let mut chunks = job.chunks.clone().skip(before);
     let mut ahead = VecDeque::new();
@@ -188,8 +188,8 @@ async fn run(job: &Arc<Job>, skip: u64, length: u64, sink: &Sink) -> Result<()> 
     if let Some(mut encoder) = own {
         encoder.tail(&mut tail)?;
     }
-    // Record the length before the last bytes are sent, because the reader can request a range immediately after
-    // them.
+    // Record the length before the last bytes are sent, because the reader can request a range immediately after the
+    // last bytes.
     known.total(tag, cut.at + tail.len() as u64);
     let _ = cut.give(tail).await;
     Ok(())
@@ -229,7 +229,7 @@ async fn write(
         Ok(encoding)
     })
     .await?;
-    // If the reader is gone, the last bytes are discarded.
+    // If the reader has disconnected, the last bytes are discarded.
     let _ = parts.send(encoding.out).await;
     Ok(encoding.encoder)
 }

@@ -1,4 +1,5 @@
-//! A workbook. It is written to a temporary file, because its index comes first but is known last.
+//! Exports as an Excel workbook. The workbook is written to a temporary file, because the index is at its start but is
+//! known only at the end.
 
 use std::{
     fs::File,
@@ -39,7 +40,7 @@ const MAX_COLUMNS: usize = 16_384;
 /// The maximum length of a cell in UTF-16 code units.
 const MAX_TEXT: usize = 32_767;
 
-/// The number of digits that a cell keeps for any number.
+/// The number of digits that a cell preserves for any number.
 const DIGITS: usize = 15;
 
 /// The number of bytes that are read from the file at a time.
@@ -54,8 +55,8 @@ pub(super) async fn export(job: Job, range: Option<ByteRange>) -> Result<Export,
         ))
         .into());
     }
-    // Every range would require writing the whole workbook again. The response is then the whole workbook, without
-    // a length. It is written only if the body is read.
+    // The whole workbook would have to be written again for every range. So the response is the whole workbook,
+    // without a length. The workbook is written only if the body is read.
     if range.is_some() {
         let tag = job.tag.clone();
         let whole = async move { write(&job).await.map(|whole| whole.body) };
@@ -102,7 +103,8 @@ struct Book {
 async fn written(job: &Job) -> Result<File> {
     let mut workbook = Workbook::new();
     let at = job.opened.manifest.written_at;
-    // The creation time is that of the snapshot, so that the same rows produce the same file.
+    // The creation time of the workbook is the creation time of the snapshot, so that the same rows produce the same
+    // file.
     let created = u16::try_from(at.year())
         .ok()
         .and_then(|year| ExcelDateTime::from_ymd(year, small(at.month()), small(at.day())).ok())
@@ -238,7 +240,8 @@ fn significant(number: &str) -> usize {
     digits.trim_matches('0').len()
 }
 
-/// Returns an error if the text is too long for a cell. A truncated cell would be wrong.
+/// Returns an error if the text is too long for a cell. The text is not truncated, because a truncated cell would be
+/// wrong.
 fn fits(text: &str, column: &str, row: u32) -> Result<()> {
     if text.len() <= MAX_TEXT || text.encode_utf16().count() <= MAX_TEXT {
         return Ok(());
@@ -248,7 +251,7 @@ fn fits(text: &str, column: &str, row: u32) -> Result<()> {
     )))
 }
 
-/// Converts a month, day, hour, minute or second, which is below 256.
+/// Converts a month, day, hour, minute or second to `u8`. The number is always below 256.
 fn small(number: u32) -> u8 {
     u8::try_from(number).unwrap_or_default()
 }

@@ -19,10 +19,10 @@ use super::{
 };
 use crate::error::Result;
 
-/// Values are counted exactly up to this number of distinct values.
+/// The maximum number of distinct values up to which the frequency of each value is counted.
 const COUNTED: usize = 1_000;
 
-/// Values are not counted if a text is longer than this, in bytes.
+/// The maximum length of a text in bytes. If a text of the column is longer, the values of the column are not counted.
 const COUNTED_TEXT: usize = 200;
 
 /// The number of most frequent values that are reported.
@@ -35,7 +35,7 @@ pub(super) struct Profile {
     stats: ColumnStats,
     kind: Kind,
     distinct: Sketch,
-    /// The number of values, and their sum if they are numbers.
+    /// The number of values. If the values are numbers, `sum` is their sum.
     values: u64,
     sum: f64,
     histogram: Option<Histogram>,
@@ -44,12 +44,12 @@ pub(super) struct Profile {
 /// The way in which the values of a column are processed.
 #[derive(Debug)]
 enum Kind {
-    /// As integers. Dates and timestamps are integers too.
+    /// The values are processed as integers. Dates and timestamps are also processed as integers.
     Whole {
         counted: Option<HashMap<i64, u64>>,
         summed: bool,
     },
-    /// As floating-point numbers.
+    /// The values are processed as floating-point numbers.
     Real,
     Truth {
         yes: u64,
@@ -60,7 +60,7 @@ enum Kind {
         least: Option<String>,
         greatest: Option<String>,
     },
-    /// As JSON, only to count distinct values.
+    /// The values are processed as JSON, and only distinct values are counted.
     Other,
 }
 
@@ -229,7 +229,7 @@ fn real(array: &ArrayRef) -> Option<Float64Array> {
     Some(cast(array, &DataType::Float64).ok()?.as_primitive_opt::<Float64Type>()?.clone())
 }
 
-/// Formats an integer like the values of the column.
+/// Formats an integer in the format of the column's values.
 fn show(field: &Field, value: i64) -> Value {
     let mut text = Vec::new();
     match field.data_type() {
@@ -261,7 +261,7 @@ fn count_text(counted: &mut Option<HashMap<Box<str>, u64>>, text: &str) {
     }
 }
 
-/// Returns the most frequent values. Among equally frequent ones, the smaller value comes first.
+/// Returns the most frequent values. Among equally frequent values, the smaller value comes first.
 fn frequent<T: Ord>(counted: HashMap<T, u64>, show: impl Fn(T) -> Value) -> Vec<Frequent> {
     let mut counted: Vec<_> = counted.into_iter().collect();
     counted.sort_unstable_by(|one, two| two.1.cmp(&one.1).then_with(|| one.0.cmp(&two.0)));

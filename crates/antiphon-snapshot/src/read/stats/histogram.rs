@@ -33,13 +33,13 @@ impl Histogram {
         let bins = if span > 0.0 { BINS } else { 1 };
         #[expect(clippy::cast_precision_loss, reason = "there are few bins")]
         let scale = if span > 0.0 { bins as f64 / span } else { 0.0 };
-        // If the range is too small to be divided, there is one bin.
+        // If the range is too small to be divided, the histogram has one bin.
         let (bins, scale) = if scale.is_finite() { (bins, scale) } else { (1, 0.0) };
         Some(Self::Real { least, greatest, scale, counts: vec![0; usize::try_from(bins).ok()?] })
     }
 
-    /// Counts a value. A value outside the range counts in the outermost bin, because the footer can claim a wrong
-    /// range.
+    /// Counts a value. A value outside the range is counted in the first or the last bin. Such values occur if the
+    /// footer claims a wrong range.
     pub(super) fn count_whole(&mut self, value: i64) {
         if let Self::Whole { least, width, counts, .. } = self {
             let bin = value.max(*least).abs_diff(*least) / *width;

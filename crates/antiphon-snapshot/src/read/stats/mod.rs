@@ -27,7 +27,7 @@ const PROFILED: usize = 200;
 /// The maximum size of stored statistics.
 const MAX_KEPT: u64 = 16 * 1024 * 1024;
 
-/// Returns the statistics. They are computed once and then stored. Concurrent callers wait for the same
+/// Returns the statistics. The statistics are computed once and then stored. Concurrent callers wait for the same
 /// computation.
 pub(crate) async fn stats(inner: &Arc<Inner>, id: &SnapshotId) -> Result<Vec<ColumnStats>> {
     let opened = inner.opened(id, &View::default()).await?;
@@ -64,14 +64,14 @@ async fn kept(inner: &Inner, opened: &Opened) -> Result<Option<Vec<ColumnStats>>
     Ok(stats.filter(|stats| stats.iter().map(|column| &column.name).eq(names)))
 }
 
-/// Stores the statistics. If another process has stored them first, those are kept.
+/// Stores the statistics. If another process has already stored statistics, the stored statistics stay unchanged.
 async fn keep(inner: &Inner, opened: &Opened, stats: &[ColumnStats]) -> Result<()> {
     let text = serde_json::to_vec(stats).map_err(Error::Manifest)?;
     let options = PutOptions::from(PutMode::Create);
     match inner.store.objects.put_opts(&opened.place.stats(), PutPayload::from(text), options).await {
         Ok(_) | Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => {
         }
-        // The result is still valid. It is stored at the next request.
+        // The computed statistics are still valid. The next request tries to store them again.
         Err(error) => {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,

@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::super::json;
 use crate::{error::Result, inner::Opened};
 
-/// The number of characters of a text that are reported.
+/// The maximum number of reported characters of a text.
 const SHOWN: usize = 100;
 
 /// The statistics of a column in the footer.
@@ -36,7 +36,7 @@ impl Range {
     }
 }
 
-/// Converts a value to the JSON of a row. Text can be truncated.
+/// Converts a value to JSON in the format of rows. Long text is shortened.
 pub(super) fn shown(field: &Field, value: &ArrayRef) -> Value {
     let field = Field::new("value", value.data_type().clone(), true).with_metadata(field.metadata().clone());
     let batch = RecordBatch::try_new(Schema::new(vec![field]).into(), vec![ArrayRef::clone(value)]);
@@ -86,7 +86,7 @@ fn of(opened: &Opened, field: &FieldRef) -> Result<Range> {
     Ok(Range { nulls, least, greatest })
 }
 
-/// Returns the first value in this order, if there is one.
+/// Returns the first value in this order, if the array has a value.
 fn end(values: &ArrayRef, descending: bool) -> Result<Option<ArrayRef>> {
     if values.null_count() == values.len() {
         return Ok(None);

@@ -2,12 +2,12 @@
 
 use std::hash::{DefaultHasher, Hasher as _};
 
-/// The number of bits of a hash that choose a register. With 12 bits, the standard error is about 1.6 %.
+/// The number of bits of a hash that select a register. With 12 bits, the standard error is about 1.6 %.
 const BITS: u32 = 12;
 const PLACES: usize = 1 << BITS;
 
-/// A `HyperLogLog` with 4096 registers, which takes 4 KiB for any number of values. Each register has the longest
-/// run of zeros of its hashes.
+/// A `HyperLogLog` with 4096 registers, which takes 4 KiB for any number of values. Each register contains the length
+/// of the longest run of zeros in its hashes.
 #[derive(Debug)]
 pub(super) struct Sketch {
     longest: Vec<u8>,

@@ -12,7 +12,7 @@ use datafusion::physical_plan::ExecutionPlan;
 
 use crate::{error::Error, read::json::is_json};
 
-/// Converts the batches of a query to those of its result.
+/// A converter from the batches of a query to the batches of its result.
 #[derive(Debug)]
 pub(super) struct Answer {
     schema: SchemaRef,
@@ -56,8 +56,8 @@ impl Answer {
 /// The metadata that marks text as JSON.
 const MARKS: [&str; 3] = ["antiphon:json", "ARROW:extension:name", "ARROW:extension:metadata"];
 
-/// Returns the field that is stored. Text that is JSON keeps its mark. Other metadata of the source column is
-/// dropped.
+/// Returns the field that is stored. Text that is JSON keeps its mark. All other metadata of the source column is
+/// removed.
 fn stored_field(field: &Field) -> Field {
     let kind = stored(field.data_type());
     let mut metadata = field.metadata().clone();
@@ -99,7 +99,8 @@ fn unqualified(name: &str, tables: &[(String, SnapshotId)]) -> String {
     shown + rest
 }
 
-/// Returns the name, with a number if another column has it. A row is an object, so its names must be unique.
+/// Returns the name. If another column has the same name, adds a number. A row is a JSON object, so the names of its
+/// columns must be unique.
 fn own(name: String, taken: &mut HashSet<String>) -> String {
     if taken.insert(name.clone()) {
         return name;

@@ -1,7 +1,7 @@
 //! Limits for functions whose result can be much larger than their arguments.
 //!
-//! The memory pool of the engine does not count the result of a function until an operator holds it. The result of
-//! each call is therefore estimated before the call. If it could be too large, the batch is split. If the result of
+//! The memory pool of the engine counts the result of a function only when an operator holds the result. So the size
+//! of the result is estimated before each call. If the result could be too large, the batch is split. If the result of
 //! one row could be too large, or the results together become too large, the call fails.
 
 use std::sync::Arc;
@@ -148,7 +148,8 @@ impl Bounded {
     }
 }
 
-/// Returns the maximum size of a value that is repeated for each row of a batch of at most this many bytes.
+/// Returns the maximum size of a value that is repeated for each row. With this size, a batch has at most `bytes`
+/// bytes.
 pub(super) fn repeated(bytes: usize) -> usize {
     bytes / BATCH_ROWS
 }
@@ -184,8 +185,8 @@ fn estimate(name: &str, args: &ScalarFunctionArgs) -> usize {
             // A number of 8 bytes can take 25 bytes as text.
             all.saturating_mul(4).saturating_add(items.saturating_mul(between))
         }
-        // Each position of the text can be replaced, also between its characters. The replacement can contain the
-        // match repeatedly.
+        // The replacement can be inserted at each position of the text, even between characters. The replacement can
+        // contain the match several times.
         "replace" | "regexp_replace" => {
             let places = of(0).map_or(0, total).saturating_add(rows);
             places.saturating_mul(of(2).map_or(0, longest).saturating_mul(2).saturating_add(1))

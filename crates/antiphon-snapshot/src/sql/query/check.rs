@@ -1,4 +1,4 @@
-//! The third check: the logical plan. It can contain only allowed nodes and functions.
+//! The third check: the logical plan. The plan can contain only allowed nodes and functions.
 
 use std::ops::ControlFlow;
 

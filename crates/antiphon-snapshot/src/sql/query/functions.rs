@@ -1,12 +1,12 @@
 //! The functions that queries can use, by name. All other functions are rejected.
 //!
-//! These functions are left out on purpose:
-//! - Functions with a different result each time: `now`, `random`, `uuid`.
+//! These functions are not allowed on purpose:
+//! - Functions that return a different result for each call: `now`, `random`, `uuid`.
 //! - Functions that reveal details of the machine: `version`, `input_file_name`.
 //! - Functions whose result can be much larger than their arguments: `repeat`, `range`, `array_repeat`,
 //!   `array_resize`.
 //! - Functions that are slow for long values: `levenshtein`.
-//! - Casts to types that are named in text.
+//! - Functions that cast to a type whose name is given as text.
 
 /// Functions of one row whose result is not much larger than their arguments.
 pub(super) const SCALARS: &[&str] = &[
@@ -174,8 +174,8 @@ pub(super) const AGGREGATES: &[&str] = &[
     "var_pop",
 ];
 
-/// Window functions. Functions in [`AGGREGATES`] can also be used as window functions, except those that collect
-/// values: each row would hold all previous values.
+/// Window functions. Functions in [`AGGREGATES`] can also be used as window functions, except functions that collect
+/// values, because each row would contain all previous values.
 pub(super) const WINDOWS: &[&str] = &[
     "cume_dist",
     "dense_rank",
@@ -193,7 +193,7 @@ pub(super) const WINDOWS: &[&str] = &[
 /// Aggregates that collect values.
 pub(super) const GATHERING: &[&str] = &["array_agg", "string_agg"];
 
-/// Aggregates that process all their values again for each row of a window, in one step that cannot be interrupted.
+/// Aggregates that process all their values again for each row of a window. This step cannot be interrupted.
 pub(super) const SORTING: &[&str] = &["approx_median", "approx_percentile_cont", "median", "percentile_cont"];
 
 /// Returns the names of common functions, for error messages.

@@ -16,7 +16,8 @@ pub(super) fn check(plan: &Arc<dyn ExecutionPlan>) -> Result<(), DualResponseErr
     rows(plan).map(drop)
 }
 
-/// Returns an upper bound for the rows of a plan, except that joins by a key can return more.
+/// Returns an upper bound for the number of rows that a plan returns. For joins by a key, the actual number can be
+/// larger.
 fn rows(plan: &Arc<dyn ExecutionPlan>) -> Result<u64, DualResponseError> {
     let mut children = Vec::new();
     for child in plan.children() {
@@ -25,7 +26,7 @@ fn rows(plan: &Arc<dyn ExecutionPlan>) -> Result<u64, DualResponseError> {
     let most = children.iter().copied().max().unwrap_or(1);
     let given = match plan.name() {
         "Scan" => plan.downcast_ref::<Scan>().map_or(u64::MAX, Scan::rows),
-        // No row, one row, or the rows of VALUES, which are in the query.
+        // These plans return no row, one row, or the rows of a VALUES clause, which are in the text of the query.
         "PlaceholderRowExec" | "EmptyExec" | "DataSourceExec" => 1_000,
         "CrossJoinExec" | "NestedLoopJoinExec" | "PiecewiseMergeJoinExec" => {
             let pairs = children.iter().copied().fold(1, u64::saturating_mul);

@@ -1,6 +1,6 @@
 //! Checks the length of the values in an optimized plan, after constants were evaluated.
 //!
-//! Such a value is repeated for each row, and the engine does not count that memory.
+//! Such a value is repeated for each row, and the engine does not count the memory for the repetitions.
 
 use antiphon_results::DualResponseError;
 use datafusion::{
@@ -11,7 +11,7 @@ use datafusion::{
 use super::bounded::scalar;
 use crate::engine::refusal::{of_query, refused};
 
-/// The number of values of the maximum length that one step can have.
+/// The maximum total size of the values in one step, as a multiple of the maximum size of one value.
 const TOGETHER: usize = 4;
 
 pub(super) fn check(plan: &LogicalPlan, most: usize) -> Result<(), DualResponseError> {
@@ -26,7 +26,7 @@ pub(super) fn check(plan: &LogicalPlan, most: usize) -> Result<(), DualResponseE
                     longest = longest.max(size);
                     all += size;
                 }
-                // Values of a list are only compared, and not repeated.
+                // The values in an `IN` list are only compared, and not repeated.
                 if let Expr::InList(list) = expr {
                     let literal =
                         |expr: &Expr| if let Expr::Literal(value, _) = expr { size(value) } else { 0 };

@@ -7,8 +7,8 @@
 //!    [patterns] must be literals.
 //! 4. The [joins](joins) of the physical plan.
 //!
-//! A rejected query returns the name of the rule. A running query has limits for memory, disk and time, and stops
-//! when its rows are not read any more.
+//! If a query is rejected, the error contains the name of the rule. A running query has limits for memory, disk and
+//! time, and stops when its rows are no longer read.
 
 mod answer;
 mod bounded;
@@ -48,9 +48,9 @@ use crate::{
     inner::Inner,
 };
 
-/// The stack size for parsing and planning a query. Its tree can be deeper than the running plan.
+/// The stack size for parsing and planning a query. The syntax tree of a query can be deeper than its running plan.
 const STACK_BYTES: usize = 64 * 1024 * 1024;
-/// The ratio of the maximum size of a row that a join repeats to the maximum size of a repeated value.
+/// The factor between the maximum size of a repeated value and the maximum size of a row that a join repeats.
 const WIDE: usize = 8;
 /// The maximum number of tables of a query.
 const MAX_TABLES: usize = 16;
@@ -102,8 +102,8 @@ pub(crate) async fn query(
 /// A plan with its context.
 type Planned = (Arc<dyn ExecutionPlan>, Arc<TaskContext>);
 
-/// Parses and plans a query on a thread with a large stack. The turn moves to that thread: if planning takes too
-/// long, the caller stops waiting, but the turn is held until planning ends.
+/// Parses and plans a query on a thread with a large stack. The turn moves to that thread. If planning takes too long,
+/// the caller stops waiting, but the turn is held until planning ends.
 async fn planned(
     runtime: Handle,
     world: World,

@@ -1,7 +1,7 @@
 //! Limits the size of rows that are repeated.
 //!
 //! A join returns the same row many times, and the value of a scalar subquery is copied to every row. The engine
-//! creates thousands of copies at once without counting them.
+//! creates thousands of copies at once, and does not count their memory.
 
 use arrow::{
     array::{Array, ArrayRef, AsArray as _, RecordBatch},
@@ -18,7 +18,7 @@ use datafusion::{
 
 use super::bounded::used;
 
-/// Returns whether a plan repeats the rows of this child.
+/// Returns whether a plan repeats the rows of its child with this index.
 pub(super) fn repeats(plan: &dyn ExecutionPlan, child: usize) -> bool {
     let kind = match plan.name() {
         "ScalarSubqueryExec" => return child > 0,

@@ -1,8 +1,8 @@
 //! Regular expressions and `LIKE` patterns in a plan. A pattern must be a literal.
 //!
-//! The engine compiles each distinct pattern of a batch and keeps all of them until the batch is done. It does so
-//! outside of its memory pool, and in one step that the time limit cannot interrupt. A pattern that a query
-//! computes for each row could therefore take gigabytes and minutes.
+//! The engine compiles each distinct pattern in a batch, and keeps all compiled patterns until the batch is done. The
+//! memory pool does not count these patterns, and the time limit cannot interrupt this step. So if a query computed a
+//! pattern for each row, the patterns could take gigabytes of memory and minutes of time.
 
 use antiphon_results::DualResponseError;
 use datafusion::{
@@ -17,7 +17,7 @@ use crate::engine::refusal::{not_valid, of_query, refused};
 const MAX_PATTERNS: usize = 32;
 /// The maximum length of a pattern in bytes.
 const MAX_PATTERN_BYTES: usize = 1_000;
-/// The maximum size of a compiled regular expression in bytes. `\w{20}` takes about this much.
+/// The maximum size of a compiled regular expression in bytes. The expression `\w{20}` takes about this size.
 const MAX_COMPILED_BYTES: usize = 1024 * 1024;
 
 /// Rejects a plan with a pattern that is not a literal, is too long, or is too large when it is compiled.
@@ -40,7 +40,7 @@ pub(super) fn check(plan: &LogicalPlan) -> Result<(), DualResponseError> {
 }
 
 /// Rejects a plan with a pattern that is not a literal. The optimizer can replace one pattern by several smaller
-/// ones, so the number and the size are not checked again.
+/// patterns, so the number and the size are not checked again.
 pub(super) fn check_optimized(plan: &LogicalPlan) -> Result<(), DualResponseError> {
     let mut rejected = None;
     visit(plan, |pattern| {
@@ -139,8 +139,8 @@ impl<'a> Pattern<'a> {
     }
 }
 
-/// Rejects a regular expression that is too large or invalid. The engine would detect an invalid one only at the
-/// first row.
+/// Rejects a regular expression that is too large or invalid. The engine would detect an invalid expression only at
+/// the first row.
 fn compiled(name: &str, pattern: &str, flags: &str) -> Result<(), DualResponseError> {
     let has = |flag: char| name.ends_with('*') && flag == 'i' || flags.contains(flag);
     let built = RegexBuilder::new(pattern)

@@ -1,8 +1,8 @@
-//! Adds accounting and pauses that the engine does not have.
+//! Adds memory accounting and pauses that the engine does not have.
 //!
-//! Window functions over all rows keep the rows in memory, and the engine does not count them. Joins create many
-//! batches from one, but the engine yields the thread only where batches are read. A query that counts the rows of
-//! such a join would never yield and check the time limit.
+//! Window functions over all rows keep the rows in memory, and the engine does not count this memory. A join can
+//! create many batches from one batch, but the engine yields the thread only where batches are read. So a query that
+//! counts the rows of such a join would never yield, and would never check the time limit.
 
 use std::{fmt, sync::Arc};
 
@@ -27,13 +27,13 @@ use futures_util::StreamExt as _;
 
 use super::narrow;
 
-/// The number of rows of a window frame up to which its memory is not counted.
+/// The maximum number of rows of a window frame whose memory is not counted.
 const FEW: u64 = 10_000;
 
-/// Returns the plan with accounting and pauses.
+/// Returns the plan with memory accounting and pauses.
 ///
-/// Rows that window functions keep are counted in the memory pool. Repeated rows with more than `width` bytes are
-/// rejected. Each operator yields regularly.
+/// The memory pool then counts the rows that window functions keep. Repeated rows with more than `width` bytes cause
+/// an error. Each operator yields regularly.
 pub(super) fn bounded(plan: Arc<dyn ExecutionPlan>, width: usize) -> Result<Arc<dyn ExecutionPlan>> {
     let plan = plan.transform_up(|plan| {
         if plan.children().is_empty() {
@@ -65,8 +65,8 @@ fn pausing(plan: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
     Arc::new(CooperativeExec::new(plan))
 }
 
-/// Returns whether a frame can hold many rows. A frame from the first to the current row holds none, because its
-/// result is accumulated.
+/// Returns whether a frame can hold many rows. A frame from the first row to the current row holds no rows, because
+/// its result is accumulated.
 fn is_wide(frame: &WindowFrame) -> bool {
     let wide = |bound: &WindowFrameBound| match bound {
         WindowFrameBound::CurrentRow => false,
@@ -81,16 +81,16 @@ fn is_wide(frame: &WindowFrame) -> bool {
     (!from_the_beginning && wide(&frame.start_bound)) || wide(&frame.end_bound)
 }
 
-/// The rule for the rows that pass through.
+/// The rule for the rows that a [`Watched`] node forwards.
 #[derive(Clone, Copy, Debug)]
 enum Rule {
-    /// The rows are counted as memory until the end.
+    /// The memory of the rows is counted until the end of the stream.
     Kept,
     /// No row can have more bytes than this.
     Narrow(usize),
 }
 
-/// Applies a rule to the rows that pass through.
+/// A plan node that forwards the rows of its input and applies a rule to them.
 #[derive(Debug)]
 struct Watched {
     input: Arc<dyn ExecutionPlan>,

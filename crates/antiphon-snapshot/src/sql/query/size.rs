@@ -1,7 +1,7 @@
 //! Limits the size of expressions after column references are replaced by their definitions.
 //!
 //! A chain of `SELECT x + x AS x` is short as text, but doubles with every step when the optimizer replaces the
-//! references. The size is computed before that.
+//! references. The size is computed before this replacement.
 
 use antiphon_results::DualResponseError;
 use datafusion::{
@@ -32,7 +32,7 @@ fn columns(plan: &LogicalPlan) -> Result<Vec<u64>, DualResponseError> {
     let all: Vec<u64> = inputs.iter().flatten().copied().collect();
     let made = match plan {
         LogicalPlan::Projection(_) if sizes.len() == width => sizes,
-        // The result of an aggregate function is a plain column from here on. A group expression is not.
+        // In the nodes above, the result of an aggregate function is a plain column, but a group expression is not.
         LogicalPlan::Aggregate(aggregate) => {
             let mut made: Vec<u64> = sizes.into_iter().take(aggregate.group_expr.len()).collect();
             made.resize(width, 1);

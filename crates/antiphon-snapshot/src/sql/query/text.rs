@@ -73,7 +73,7 @@ pub(super) fn tokens(sql: &str) -> Result<Vec<TokenWithSpan>, DualResponseError>
     }
 }
 
-/// Creates the error for a statement that does not only read.
+/// Creates the error for a statement that can write.
 pub(super) fn only_reads() -> DualResponseError {
     refused("read_only", "queries are read-only; begin with SELECT or WITH, without INTO and FOR UPDATE")
 }

@@ -18,13 +18,14 @@ use crate::engine::refusal::{not_valid, refused, too_deep};
 
 /// The recursion limit of the parser.
 const MAX_RECURSION: usize = 200;
-/// The maximum depth of expressions. A chain of operators counts too.
+/// The maximum depth of expressions. A chain of operators also adds depth.
 const MAX_DEPTH: usize = 128;
 /// The maximum nesting depth of queries.
 const MAX_QUERIES: usize = 24;
 /// The maximum number of UNION, INTERSECT and EXCEPT.
 const MAX_SETS: usize = 64;
-/// The maximum number of tables that are read, if each use of a WITH query is counted with its tables.
+/// The maximum number of tables that are read. Each use of a WITH query counts with all tables that the WITH query
+/// reads.
 const MAX_READS: u64 = 64;
 /// The maximum number of columns of CUBE.
 const MAX_CUBE: usize = 6;
@@ -47,7 +48,7 @@ pub(super) fn parsed(tokens: Vec<TokenWithSpan>) -> Result<Statement, DualRespon
     }
 }
 
-/// Checks that a statement can be planned.
+/// Checks that a statement can be planned safely.
 pub(super) fn check(statement: &Statement, world: &World) -> Result<(), DualResponseError> {
     if !matches!(statement, Statement::Query(_)) {
         return Err(only_reads());
@@ -62,9 +63,9 @@ pub(super) fn check(statement: &Statement, world: &World) -> Result<(), DualResp
 
 struct Gate<'a> {
     world: &'a World,
-    /// The names of WITH queries, with the number of tables that each reads.
+    /// The names of WITH queries, with the number of tables that each WITH query reads.
     named: HashMap<String, u64>,
-    /// WITH queries that are not finished, by their address while the tree is visited.
+    /// The names of WITH queries that are not completely visited, by the address of the query in the tree.
     bodies: HashMap<usize, String>,
     /// For each open query, the number of tables that it reads.
     reads: Vec<u64>,
@@ -104,7 +105,7 @@ impl Visitor for Gate<'_> {
             ));
         }
         for cte in &with.cte_tables {
-            // Before its end, no query can read it.
+            // No query can read a WITH query before the end of that WITH query.
             self.bodies.insert(address(&cte.query), cte.alias.name.value.to_lowercase());
         }
         ControlFlow::Continue(())
@@ -113,7 +114,7 @@ impl Visitor for Gate<'_> {
     fn post_visit_query(&mut self, query: &Query) -> Flow {
         let reads = self.reads.pop().unwrap_or_default();
         match self.bodies.remove(&address(query)) {
-            // If several have the same name, the largest number counts.
+            // If several WITH queries have the same name, the largest number counts.
             Some(name) => {
                 let known = self.named.entry(name).or_default();
                 *known = reads.max(*known);

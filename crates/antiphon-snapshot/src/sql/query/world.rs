@@ -35,7 +35,8 @@ pub(super) struct World {
 }
 
 impl World {
-    /// Creates a world of these tables, with a limit on the bytes that a function call can produce for one batch.
+    /// Creates a world with these tables, and with a limit on the bytes that one function call can produce for one
+    /// batch.
     pub(super) fn new(
         given: Vec<(String, SnapshotTable)>,
         call_bytes: usize,

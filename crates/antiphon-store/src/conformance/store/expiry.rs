@@ -1,4 +1,4 @@
-//! Expiry of records, and claims for their cleanup.
+//! Contract tests for the expiry of records, and for claims to clean up expired records.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -8,7 +8,7 @@ use tokio::{task::JoinSet, time::sleep};
 use super::{LONG, POLL_INTERVAL, SHORT, Stores, all, bytes, claim_one, until_expired, value};
 use crate::store::Record;
 
-/// `get` and `list` do not return an expired record, and `update` does not change it.
+/// Tests that `get` and `list` do not return an expired record, and that `update` does not change an expired record.
 pub async fn expired_record_is_neither_read_nor_listed_nor_updated(stores: &Stores) {
     let store = stores.open().await;
     let revision = store.create("short/a", bytes("value"), Some(stores.short())).await.unwrap();
@@ -21,7 +21,7 @@ pub async fn expired_record_is_neither_read_nor_listed_nor_updated(stores: &Stor
     assert_eq!(value(&*store, "short/b").await, Some(bytes("value")));
 }
 
-/// A new record can be created before the expired one is cleaned up.
+/// Tests that a new record can be created before the expired record under the same key is cleaned up.
 pub async fn expired_record_makes_room_for_a_new_one(stores: &Stores) {
     let store = stores.open().await;
     let first = store.create("key", bytes("first"), Some(stores.short())).await.unwrap();
@@ -32,7 +32,7 @@ pub async fn expired_record_makes_room_for_a_new_one(stores: &Stores) {
     assert!(store.claim_expired("", LONG, 10).await.unwrap().is_empty());
 }
 
-/// The last write decides whether a record expires.
+/// Tests that the last write determines whether a record expires.
 pub async fn write_without_a_time_to_live_never_expires(stores: &Stores) {
     let store = stores.open().await;
     let revision = store.create("kept", bytes("short"), Some(Duration::from_secs(2))).await.unwrap();
@@ -45,7 +45,7 @@ pub async fn write_without_a_time_to_live_never_expires(stores: &Stores) {
     assert!(store.claim_expired("", LONG, 10).await.unwrap().is_empty());
 }
 
-/// An update with a `ttl` restarts the time to live.
+/// Tests that an update with a `ttl` restarts the time to live.
 pub async fn update_begins_the_time_to_live_anew(stores: &Stores) {
     let store = stores.open().await;
     let revision = store.create("kept", bytes("value"), Some(Duration::from_secs(2))).await.unwrap();
@@ -59,7 +59,7 @@ pub async fn update_begins_the_time_to_live_anew(stores: &Stores) {
     until_expired(&*store, "kept").await;
 }
 
-/// A claim returns an expired record, which can then be deleted.
+/// Tests that a claim returns an expired record, and that the claimer can delete this record.
 pub async fn expired_record_is_claimed_and_deleted_at_its_revision(stores: &Stores) {
     let store = stores.open().await;
     let revision = store.create("job/1", bytes("what hangs on it"), Some(stores.short())).await.unwrap();
@@ -69,7 +69,7 @@ pub async fn expired_record_is_claimed_and_deleted_at_its_revision(stores: &Stor
     assert!(store.claim_expired("", Duration::from_millis(1), 10).await.unwrap().is_empty());
 }
 
-/// Only expired records can be claimed.
+/// Tests that only expired records can be claimed.
 pub async fn live_record_is_not_claimed(stores: &Stores) {
     let store = stores.open().await;
     store.create("long", bytes("value"), Some(LONG)).await.unwrap();
@@ -79,7 +79,7 @@ pub async fn live_record_is_not_claimed(stores: &Stores) {
     assert!(store.claim_expired("", LONG, 10).await.unwrap().is_empty());
 }
 
-/// A claimed record is not returned to a second claimer.
+/// Tests that a claimed record is not returned to a second claimer.
 pub async fn claimed_record_is_given_to_nobody_else(stores: &Stores) {
     let (one, two) = (stores.open().await, stores.open().await);
     one.create("key", bytes("value"), Some(stores.short())).await.unwrap();
@@ -88,7 +88,7 @@ pub async fn claimed_record_is_given_to_nobody_else(stores: &Stores) {
     assert!(one.claim_expired("", LONG, 10).await.unwrap().is_empty());
 }
 
-/// If a claimer stops, another process can claim the record.
+/// Tests that another process can claim a record if the first claimer stops.
 pub async fn lapsed_claim_can_be_taken_again(stores: &Stores) {
     let (one, two) = (stores.open().await, stores.open().await);
     let revision = one.create("key", bytes("value"), Some(stores.short())).await.unwrap();
@@ -98,7 +98,7 @@ pub async fn lapsed_claim_can_be_taken_again(stores: &Stores) {
     two.delete("key", revision).await.unwrap();
 }
 
-/// The claimer of an expired record cannot delete a new record under the same key.
+/// Tests that the claimer of an expired record cannot delete a new record under the same key.
 pub async fn reborn_record_is_safe_from_its_claimer(stores: &Stores) {
     let store = stores.open().await;
     store.create("key", bytes("first"), Some(stores.short())).await.unwrap();
@@ -108,13 +108,14 @@ pub async fn reborn_record_is_safe_from_its_claimer(stores: &Stores) {
     assert_eq!(value(&*store, "key").await, Some(bytes("second")));
 }
 
-/// Concurrent claimers on several handles claim each record once.
+/// Tests that concurrent claimers on several handles claim each record once.
 pub async fn claims_are_divided_among_racers(stores: &Stores) {
     const RECORDS: usize = 40;
     let (one, two) = (stores.open().await, stores.open().await);
     for number in 0..RECORDS {
         let created = one.create(&format!("key/{number}"), Bytes::new(), Some(stores.short())).await;
-        // A faulty backend can retry until the record has expired, and then does not know whether it created it.
+        // Over a faulty backend, retries can continue until the record has expired. It is then unknown whether the
+        // record was created.
         assert!(created.is_ok() || !stores.is_exact(), "{created:?}");
     }
     sleep(stores.short()).await;
@@ -137,13 +138,13 @@ pub async fn claims_are_divided_among_racers(stores: &Stores) {
     let claimed: Vec<_> = racers.join_all().await.concat();
     let distinct: BTreeSet<_> = claimed.iter().collect();
     assert_eq!(distinct.len(), claimed.len(), "a record was claimed twice");
-    // A faulty backend loses some claims until they expire.
+    // Over a faulty backend, some claims are lost until they expire.
     if stores.is_exact() {
         assert_eq!(claimed.len(), RECORDS);
     }
 }
 
-/// A claim returns only records under its prefix, and at most `limit`.
+/// Tests that a claim returns only records under its prefix, and at most `limit` records.
 pub async fn claims_keep_to_their_prefix_and_limit(stores: &Stores) {
     let store = stores.open().await;
     for key in ["a/1", "a/2", "a/3", "ab/1", "b/1"] {
@@ -164,7 +165,7 @@ pub async fn claims_keep_to_their_prefix_and_limit(stores: &Stores) {
     assert_eq!(claim_one(&*store, "b/", stores.lease()).await.key, "b/1");
 }
 
-/// Bulk removal deletes the expired records under the prefix. One call deletes at most `limit` records.
+/// Tests that bulk removal deletes the expired records under the prefix, and at most `limit` records in one call.
 pub async fn expired_records_are_removed_within_prefix_and_limit(stores: &Stores) {
     let store = stores.open().await;
     let keys: Vec<_> = (0..20).map(|number| format!("a/{number}")).collect();
@@ -185,14 +186,14 @@ pub async fn expired_records_are_removed_within_prefix_and_limit(stores: &Stores
             sleep(POLL_INTERVAL).await;
         }
     }
-    // A faulty backend can remove records in a call that then reports a failure.
+    // Over a faulty backend, a call can remove records and then report a failure.
     assert!(removed == keys.len() || !stores.is_exact(), "{removed} were removed");
     assert!(store.claim_expired("a/", stores.lease(), 10).await.unwrap().is_empty(), "all are gone");
     assert_eq!(claim_one(&*store, "b/", stores.lease()).await.key, "b/1");
     assert_eq!(claim_one(&*store, "ab/", stores.lease()).await.key, "ab/1");
 }
 
-/// Bulk removal does not delete live records and claimed records.
+/// Tests that bulk removal does not delete live records and claimed records.
 pub async fn bulk_removal_spares_live_and_claimed_records(stores: &Stores) {
     let (one, two) = (stores.open().await, stores.open().await);
     one.create("key/long", bytes("value"), Some(LONG)).await.unwrap();

@@ -1,4 +1,4 @@
-//! Listing of records in pages.
+//! Contract tests for the listing of records in pages.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::{Stores, all, bytes};
 
-/// A prefix matches whole segments only.
+/// Tests that a prefix matches only whole segments.
 pub async fn listing_keeps_to_its_prefix(stores: &Stores) {
     let store = stores.open().await;
     for key in ["a", "a/1", "a/2/x", "ab/1", "b/1", "A/1"] {
@@ -23,7 +23,7 @@ pub async fn listing_keeps_to_its_prefix(stores: &Stores) {
     assert!(keys("c/").await.is_empty());
 }
 
-/// A pass over all pages returns every record once, with its value.
+/// Tests that a pass over all pages returns every record once, with its value.
 pub async fn listing_in_pages_shows_each_record_once(stores: &Stores) {
     const RECORDS: usize = 123;
     let store = stores.open().await;
@@ -42,7 +42,7 @@ pub async fn listing_in_pages_shows_each_record_once(stores: &Stores) {
     }
 }
 
-/// If the records of a page are deleted, the next page skips no record.
+/// Tests that the next page skips no record if the records of the previous page are deleted.
 pub async fn listing_goes_on_while_records_are_deleted(stores: &Stores) {
     const RECORDS: usize = 50;
     let store = stores.open().await;
@@ -66,7 +66,7 @@ pub async fn listing_goes_on_while_records_are_deleted(stores: &Stores) {
     assert!(all(&*store, "", 10).await.is_empty());
 }
 
-/// A listed record has its current value and revision.
+/// Tests that a listed record has its current value and revision.
 pub async fn listed_revision_can_be_written_at(stores: &Stores) {
     let store = stores.open().await;
     let first = store.create("key/a", bytes("first"), None).await.unwrap();

@@ -1,4 +1,4 @@
-//! Logs: appending and reading.
+//! Contract tests for logs: appending and reading.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use crate::{
     store::{ENTRY_COST, MAX_VALUE},
 };
 
-/// Reading an absent log returns no entries and no error.
+/// Tests that a read of an absent log returns no entries and no error.
 pub async fn absent_log_is_empty(stores: &Stores) {
     let store = stores.open().await;
     assert!(store.read("log", 0, 10).await.unwrap().is_empty());
     store.delete_log("log").await.unwrap();
 }
 
-/// Entries come back in the order in which they were appended.
+/// Tests that entries are read in the order in which they were appended.
 pub async fn entries_are_read_in_the_order_of_appending(stores: &Stores) {
     let (one, two) = (stores.open().await, stores.open().await);
     assert_eq!(one.append("log", 0, vec![bytes("a"), bytes("b")]).await.unwrap(), 2);
@@ -29,7 +29,8 @@ pub async fn entries_are_read_in_the_order_of_appending(stores: &Stores) {
     assert_eq!(whole_log(&*two, "log").await, entries);
 }
 
-/// If two writers append at the same position, the second one fails, and its error contains the actual length.
+/// Tests that the second of two appends at the same position fails, and that its error contains the actual length of
+/// the log.
 pub async fn stale_append_is_a_conflict_that_says_the_length(stores: &Stores) {
     let store = stores.open().await;
     store.append("log", 0, vec![bytes("a"), bytes("b")]).await.unwrap();
@@ -41,7 +42,7 @@ pub async fn stale_append_is_a_conflict_that_says_the_length(stores: &Stores) {
     assert_eq!(whole_log(&*store, "log").await, [bytes("a"), bytes("b")]);
 }
 
-/// An append after the end of a log fails, so a log has no gaps.
+/// Tests that an append beyond the end of a log fails, so that a log has no gaps.
 pub async fn append_beyond_the_end_is_a_conflict(stores: &Stores) {
     let store = stores.open().await;
     let ended = store.append("log", 1, vec![bytes("x")]).await;
@@ -51,7 +52,7 @@ pub async fn append_beyond_the_end_is_a_conflict(stores: &Stores) {
     assert!(matches!(ended, Err(Error::LogConflict { expected: 5, found: 1, .. })), "{ended:?}");
 }
 
-/// If several writers append at one position, exactly one of them succeeds.
+/// Tests that exactly one of several concurrent appends at the same position succeeds.
 pub async fn racing_appenders_have_one_winner_a_place(stores: &Stores) {
     let (one, two) = (stores.open().await, stores.open().await);
     let mut racers = JoinSet::new();
@@ -84,7 +85,7 @@ pub async fn racing_appenders_have_one_winner_a_place(stores: &Stores) {
     }
 }
 
-/// The entries of one append become visible together.
+/// Tests that the entries of one append become visible together.
 pub async fn append_is_all_or_nothing(stores: &Stores) {
     let (one, two) = (stores.open().await, stores.open().await);
     let writer = async {
@@ -102,7 +103,7 @@ pub async fn append_is_all_or_nothing(stores: &Stores) {
     tokio::join!(writer, reader);
 }
 
-/// A log can be read from any position, in parts.
+/// Tests that a log can be read from any position, in parts.
 pub async fn log_is_read_in_parts(stores: &Stores) {
     let store = stores.open().await;
     let entries: Vec<_> = (0..25).map(|number| bytes(format!("{number}"))).collect();
@@ -119,7 +120,7 @@ pub async fn log_is_read_in_parts(stores: &Stores) {
     }
 }
 
-/// A deleted log is empty for every handle, and can be started again.
+/// Tests that a deleted log is empty for every handle, and can be started again.
 pub async fn deleted_log_is_empty_and_begins_anew(stores: &Stores) {
     let (one, two) = (stores.open().await, stores.open().await);
     one.append("log", 0, vec![bytes("a"), bytes("b")]).await.unwrap();
@@ -135,7 +136,7 @@ pub async fn deleted_log_is_empty_and_begins_anew(stores: &Stores) {
     assert!(matches!(ended, Err(Error::LogConflict { found: 1, .. })), "{ended:?}");
 }
 
-/// A log and a record can have the same name.
+/// Tests that a log and a record can have the same name.
 pub async fn log_and_record_of_one_name_are_two_things(stores: &Stores) {
     let store = stores.open().await;
     let revision = store.create("name", bytes("record"), None).await.unwrap();
@@ -150,7 +151,7 @@ pub async fn log_and_record_of_one_name_are_two_things(stores: &Stores) {
     assert_eq!(whole_log(&*store, "name").await, [bytes("entry")]);
 }
 
-/// Any bytes can be an entry, and an append can have no entries.
+/// Tests that an entry can contain any bytes, and that an append can have no entries.
 pub async fn any_entry_is_kept(stores: &Stores) {
     let store = stores.open().await;
     let entries = vec![Bytes::new(), Bytes::from((0..=255).collect::<Vec<u8>>()), Bytes::new(), bytes("\0")];
@@ -161,7 +162,7 @@ pub async fn any_entry_is_kept(stores: &Stores) {
     assert_eq!(whole_log(&*store, "log").await, entries);
 }
 
-/// A store accepts the largest allowed append, and rejects a larger one as too large.
+/// Tests that a store accepts the largest allowed append, and returns `TooLarge` for a larger append.
 pub async fn largest_append_is_kept_and_more_is_refused(stores: &Stores) {
     let store = stores.open().await;
     let half = Bytes::from(vec![0x5A; stores.max_value() / 2 - ENTRY_COST]);

@@ -1,4 +1,4 @@
-//! Records: conditional writes and their visibility.
+//! Contract tests for records: conditional writes, and the visibility of writes.
 
 use std::sync::Arc;
 
@@ -11,19 +11,19 @@ use crate::{
     store::{Record, Revision},
 };
 
-/// `get` of a key without a record returns `None` and no error.
+/// Tests that `get` returns `None` and no error for a key without a record.
 pub async fn absent_key_reads_as_nothing(stores: &Stores) {
     assert_eq!(value(&*stores.open().await, "absent").await, None);
 }
 
-/// A created record is read back with its key and its revision.
+/// Tests that a created record is read back with its key and its revision.
 pub async fn created_record_is_read_back(stores: &Stores) {
     let store = stores.open().await;
     let revision = store.create("a/b", bytes("one"), None).await.unwrap();
     assert_eq!(store.get("a/b").await.unwrap(), Some(Record::new("a/b", bytes("one"), revision)));
 }
 
-/// `create` fails with a conflict if the key already has a record.
+/// Tests that `create` fails with a conflict if the key already has a record.
 pub async fn second_creation_is_a_conflict(stores: &Stores) {
     let store = stores.open().await;
     store.create("key", bytes("first"), None).await.unwrap();
@@ -31,7 +31,7 @@ pub async fn second_creation_is_a_conflict(stores: &Stores) {
     assert_eq!(value(&*store, "key").await, Some(bytes("first")));
 }
 
-/// An update replaces the value and returns a new revision.
+/// Tests that an update replaces the value and returns a new revision.
 pub async fn update_at_its_revision_replaces_the_value(stores: &Stores) {
     let store = stores.open().await;
     let first = store.create("key", bytes("first"), None).await.unwrap();
@@ -40,7 +40,7 @@ pub async fn update_at_its_revision_replaces_the_value(stores: &Stores) {
     assert_eq!(store.get("key").await.unwrap(), Some(Record::new("key", bytes("second"), second)));
 }
 
-/// If two writers have read the same revision, the second update fails with a conflict.
+/// Tests that the second of two updates at the same revision fails with a conflict.
 pub async fn stale_update_is_a_conflict_and_changes_nothing(stores: &Stores) {
     let store = stores.open().await;
     let first = store.create("key", bytes("first"), None).await.unwrap();
@@ -49,14 +49,14 @@ pub async fn stale_update_is_a_conflict_and_changes_nothing(stores: &Stores) {
     assert_eq!(store.get("key").await.unwrap(), Some(Record::new("key", bytes("second"), second)));
 }
 
-/// An update of a record that does not exist fails with a conflict.
+/// Tests that an update of a record that does not exist fails with a conflict.
 pub async fn update_of_an_absent_record_is_a_conflict(stores: &Stores) {
     let store = stores.open().await;
     stores.assert_conflict(store.update("key", bytes("value"), None, Revision(1)).await);
     assert_eq!(value(&*store, "key").await, None);
 }
 
-/// `get` and `list` do not return a deleted record.
+/// Tests that `get` and `list` do not return a deleted record.
 pub async fn delete_at_its_revision_removes_the_record(stores: &Stores) {
     let store = stores.open().await;
     let revision = store.create("key", bytes("value"), None).await.unwrap();
@@ -65,7 +65,7 @@ pub async fn delete_at_its_revision_removes_the_record(stores: &Stores) {
     assert!(all(&*store, "", 10).await.is_empty());
 }
 
-/// A deletion at an old revision fails with a conflict.
+/// Tests that a deletion at an old revision fails with a conflict.
 pub async fn stale_delete_is_a_conflict_and_removes_nothing(stores: &Stores) {
     let store = stores.open().await;
     let first = store.create("key", bytes("first"), None).await.unwrap();
@@ -74,7 +74,7 @@ pub async fn stale_delete_is_a_conflict_and_removes_nothing(stores: &Stores) {
     assert_eq!(value(&*store, "key").await, Some(bytes("second")));
 }
 
-/// Deleting an absent record is a conflict, because another writer has deleted it.
+/// Tests that the deletion of an absent record fails with a conflict, because another writer has deleted the record.
 pub async fn delete_of_an_absent_record_is_a_conflict(stores: &Stores) {
     let store = stores.open().await;
     let revision = store.create("key", bytes("value"), None).await.unwrap();
@@ -85,7 +85,7 @@ pub async fn delete_of_an_absent_record_is_a_conflict(stores: &Stores) {
     }
 }
 
-/// A writer with an old revision cannot overwrite a record that was deleted and created again.
+/// Tests that a writer with an old revision cannot overwrite a record that was deleted and created again.
 pub async fn revision_is_never_used_twice(stores: &Stores) {
     let store = stores.open().await;
     let mut seen = Vec::new();
@@ -105,7 +105,7 @@ pub async fn revision_is_never_used_twice(stores: &Stores) {
     assert_eq!(value(&*store, "key").await, Some(bytes("last")));
 }
 
-/// After a write has returned, every handle reads it.
+/// Tests that every handle can read a write after the write has returned.
 pub async fn write_is_seen_by_another_opening(stores: &Stores) {
     let (one, two) = (stores.open().await, stores.open().await);
     for round in 0..50 {
@@ -119,7 +119,7 @@ pub async fn write_is_seen_by_another_opening(stores: &Stores) {
     }
 }
 
-/// Two applications with different spaces can share a server without seeing each other's records.
+/// Tests that two applications with different spaces can share a server without access to each other's records.
 pub async fn spaces_do_not_see_each_other(stores: &Stores) {
     let (store, other) = (stores.open().await, stores.open_other().await);
     store.create("key", bytes("mine"), Some(stores.short())).await.unwrap();
@@ -132,7 +132,7 @@ pub async fn spaces_do_not_see_each_other(stores: &Stores) {
     other.create("key", bytes("other"), None).await.unwrap();
 }
 
-/// Any bytes can be a value: an empty value, all byte values, and text that looks like protocol data.
+/// Tests that a value can contain any bytes: no bytes, all byte values, and text that looks like protocol data.
 pub async fn any_bytes_are_kept(stores: &Stores) {
     let store = stores.open().await;
     let every = Bytes::from((0..=255).collect::<Vec<u8>>());
@@ -145,7 +145,7 @@ pub async fn any_bytes_are_kept(stores: &Stores) {
     }
 }
 
-/// A store accepts the largest allowed value.
+/// Tests that a store accepts the largest allowed value.
 pub async fn largest_value_is_kept(stores: &Stores) {
     let store = stores.open().await;
     let large = Bytes::from(vec![0xA5; stores.max_value()]);
@@ -154,7 +154,7 @@ pub async fn largest_value_is_kept(stores: &Stores) {
     store.update("large", large, Some(LONG), revision).await.unwrap();
 }
 
-/// Every store rejects a value that is too large, with the same error.
+/// Tests that every store returns the same error for a value that is too large.
 pub async fn too_large_value_is_refused(stores: &Stores) {
     let store = stores.open().await;
     let large = Bytes::from(vec![0; stores.max_value() + 1]);
@@ -165,7 +165,7 @@ pub async fn too_large_value_is_refused(stores: &Stores) {
     assert!(matches!(refused, Err(Error::TooLarge { .. })), "{refused:?}");
 }
 
-/// Every store rejects invalid names, with the same error.
+/// Tests that every store returns the same error for invalid names.
 pub async fn bad_names_are_refused(stores: &Stores) {
     let store = stores.open().await;
     let long = "x".repeat(257);
@@ -205,7 +205,7 @@ pub async fn bad_names_are_refused(stores: &Stores) {
     }
 }
 
-/// Two different valid names never refer to the same record, even if they look alike.
+/// Tests that two different valid names never refer to the same record, even if the names look alike.
 pub async fn names_that_look_alike_are_different(stores: &Stores) {
     let store = stores.open().await;
     let longest = "k".repeat(256);
@@ -239,7 +239,7 @@ pub async fn names_that_look_alike_are_different(stores: &Stores) {
     assert_eq!(all(&*store, "", 5).await.len(), names.len());
 }
 
-/// If several writers create a record concurrently, exactly one of them succeeds.
+/// Tests that exactly one of several concurrent calls of `create` for the same key succeeds.
 pub async fn racing_creators_have_one_winner(stores: &Stores) {
     let (one, two) = (stores.open().await, stores.open().await);
     for round in 0..20 {
@@ -262,7 +262,7 @@ pub async fn racing_creators_have_one_winner(stores: &Stores) {
     }
 }
 
-/// If several writers update one revision concurrently, exactly one of them succeeds, so no update is lost.
+/// Tests that exactly one of several concurrent updates at the same revision succeeds, so that no update is lost.
 pub async fn racing_updaters_lose_no_update(stores: &Stores) {
     let (one, two) = (stores.open().await, stores.open().await);
     one.create("counter", bytes("0"), None).await.unwrap();

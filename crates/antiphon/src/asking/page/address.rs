@@ -1,28 +1,29 @@
-//! The address below which the routes of the page are.
+//! The address under which the answer page has its routes.
 
 use http::Uri;
 
-/// The maximum length of the page's address, in bytes. The texts for models contain it and are small.
+/// The maximum length of the answer page's address, in bytes. The address must be short, because it is part of the
+/// short texts for models.
 const MAX_ADDRESS: usize = 256;
 
-/// The address below which the routes of the page are.
+/// The address under which the answer page has its routes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Base {
-    /// Scheme, host and port, as browsers write them in the header `Origin`.
+    /// The scheme, the host and the port, in the format of the `Origin` header of browsers.
     pub(crate) origin: String,
-    /// The path, without a slash at its end.
+    /// The path, without a slash at the end.
     pub(crate) path: String,
-    /// Whether only this machine can reach the page.
+    /// Whether only this machine can reach the answer page.
     pub(crate) is_loopback: bool,
 }
 
 impl Base {
-    /// Returns the base of a page on this machine.
+    /// Returns the address of an answer page on this machine.
     pub(crate) fn loopback(origin: String) -> Self {
         Self { origin, path: String::new(), is_loopback: true }
     }
 
-    /// Parses an address, or returns the reason why it cannot be the address of a page.
+    /// Parses an address. Returns the reason if it cannot be the address of an answer page.
     pub(super) fn parse(text: &str) -> Result<Self, &'static str> {
         if text.len() > MAX_ADDRESS {
             return Err("it has more than 256 bytes");
@@ -45,14 +46,14 @@ impl Base {
             "http" if is_loopback => 80,
             _ => return Err("it does not begin with `https://`"),
         };
-        // Browsers leave the usual port out.
+        // Browsers omit the default port of the scheme.
         let port = authority.port_u16().filter(|port| *port != usual);
         let port = port.map(|port| format!(":{port}")).unwrap_or_default();
         let path = uri.path().trim_end_matches('/').to_owned();
         Ok(Self { origin: format!("{scheme}://{host}{port}"), path, is_loopback })
     }
 
-    /// Returns whether browsers reach the page over TLS.
+    /// Returns whether browsers reach the answer page over TLS.
     pub(super) fn is_secure(&self) -> bool {
         self.origin.starts_with("https://")
     }

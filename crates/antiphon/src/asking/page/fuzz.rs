@@ -1,5 +1,5 @@
-//! Changed tokens, for fuzzing. A server accepts a token only if it has made this token itself, for the same purpose and
-//! the same holder, and in time.
+//! Fuzzing of the answer page's tokens. A server must accept a token only if the same server has created this token,
+//! for the same purpose and the same holder. The token must not have expired.
 
 use std::{collections::BTreeSet, sync::OnceLock, time::Duration};
 
@@ -22,10 +22,10 @@ const AUDIENCES: [&str; 2] = ["shop", "bank"];
 const PRINCIPALS: [Option<&str>; 3] = [Some("ada"), Some("eve"), None];
 const TASKS: [&str; 2] = ["7c7c7c7c7c7c7c7c7c7c7c7c7c7c7c7c", "0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a"];
 
-/// How long all tokens are valid.
+/// The lifetime of all tokens.
 const LIFE: Duration = Duration::from_secs(60);
 
-/// The maximum number of changes of one token.
+/// The maximum number of changes to one token.
 const CHANGES: usize = 8;
 
 /// The purpose of a token.
@@ -43,7 +43,7 @@ enum Kind {
 const KINDS: [Kind; 7] =
     [Kind::Ticket, Kind::ViewKey, Kind::Link, Kind::Form, Kind::Cookie, Kind::Session, Kind::SignIn];
 
-/// Who made a token or reads it: numbers of a key, an audience, a principal, a browser and a task.
+/// The creator or the reader of a token: the numbers of its encryption key, audience, principal, browser and task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Place {
     key: usize,
@@ -54,7 +54,7 @@ struct Place {
 }
 
 impl Place {
-    /// Returns a place, and all that differ from it in one number.
+    /// Returns a place, and all places that differ from this place in one number.
     fn all() -> [Self; 7] {
         let one = Self::default();
         [
@@ -68,7 +68,7 @@ impl Place {
         ]
     }
 
-    /// Returns whether a reader accepts the tokens that `maker` has made for this purpose.
+    /// Returns whether this reader must accept a token of this kind that `maker` has created.
     fn accepts(self, maker: Self, kind: Kind) -> bool {
         let is_same_server = self.key == maker.key && self.audience == maker.audience;
         is_same_server
@@ -83,31 +83,31 @@ impl Place {
     }
 }
 
-/// A token that a server has made.
+/// A token that a server has created.
 struct Made {
     kind: Kind,
     place: Place,
     text: String,
 }
 
-/// Servers with their tokens.
+/// Several servers and their tokens.
 struct World {
     seals: [SealConfig; 2],
-    /// The web pages, by key and audience.
+    /// The answer pages, by encryption key and audience.
     sites: [[Site; 2]; 2],
     browsers: [Browser; 2],
     attempts: [SignInAttempt; 2],
-    /// The time at which the tokens were made, in milliseconds since 1970.
+    /// The time at which the tokens were created, in milliseconds since 1970.
     now: u64,
     made: Vec<Made>,
 }
 
-/// Changes a token as `data` says, and gives it to all readers.
+/// Changes a token according to `data`, and passes the changed token to all readers.
 ///
 /// # Panics
 ///
-/// Panics if a reader accepts a changed token, or a token that was not made for the reader. Also panics if a reader
-/// rejects an unchanged token that was made for the reader.
+/// Panics if a reader accepts a changed token, or a token that was not created for this reader. Panics if a reader
+/// rejects an unchanged token that was created for this reader.
 pub(crate) fn tokens(data: &[u8]) {
     static WORLD: OnceLock<World> = OnceLock::new();
     let world = WORLD.get_or_init(World::new);
@@ -118,7 +118,7 @@ pub(crate) fn tokens(data: &[u8]) {
 
 impl World {
     fn new() -> Self {
-        // The keys have the same ID, so a reader cannot reject a token by its ID.
+        // The encryption keys have the same ID, so a reader cannot reject a token only because of its key ID.
         let seals = [1, 2].map(|key| SealConfig::default().with_keys(KeyRing::new(1, [key; 32])));
         let page = page();
         let sites = [0, 1].map(|key: usize| {
@@ -181,7 +181,7 @@ impl World {
         }
     }
 
-    /// Returns whether a reader accepts a token at this time.
+    /// Returns whether a reader accepts a token at the time `now`.
     fn opens(&self, kind: Kind, place: Place, text: &str, now: u64) -> bool {
         let (seal, site) = (&self.seals[place.key], self.site(place));
         match kind {
@@ -207,7 +207,7 @@ impl World {
         }
     }
 
-    /// Gives a token to all readers, and returns how many accept it.
+    /// Passes a token to all readers, and returns how many readers accept the token.
     fn check(&self, text: &str, now: u64) -> usize {
         let mut accepted = 0;
         for kind in KINDS {
@@ -224,7 +224,8 @@ impl World {
         accepted
     }
 
-    /// Returns a token with the changes that `data` contains, and a time. Returns `None` if the token cannot be sent.
+    /// Returns a token with the changes in `data`, and the time of the check. Returns `None` if the token cannot be
+    /// sent in a cookie.
     fn changed(&self, data: &[u8]) -> Option<(String, u64)> {
         let ([first, second, time], changes) = data.split_first_chunk::<3>()?;
         let token = |number: u8| self.made[usize::from(number) % self.made.len()].text.as_bytes();
@@ -235,33 +236,34 @@ impl World {
         let end = self.end();
         let now = [self.now, end - 1, end, end + 1, 0, u64::MAX][usize::from(*time) % 6];
         let text = String::from_utf8(bytes).ok()?;
-        // The server removes spaces around a cookie, so the text without them is the token.
+        // The server removes spaces around a cookie's value. So the text without spaces is the token.
         let text = text.trim().to_owned();
-        // A semicolon ends a cookie. The part before it would be the unchanged token.
+        // A semicolon ends the value of a cookie. The server could then read the unchanged token before the semicolon.
         (!text.contains(';')).then_some((text, now))
     }
 }
 
-/// Applies one change to a token: its number, a position in two bytes, and a value.
+/// Applies one change to a token. The array contains the number of the change, a position in two bytes, and a value.
 fn alter(mut bytes: Vec<u8>, other: &[u8], [change, high, low, value]: [u8; 4]) -> Vec<u8> {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let place = usize::from(u16::from_be_bytes([high, low]));
     let at = place % (bytes.len() + 1);
     let digit = DIGITS[usize::from(value) % DIGITS.len()];
     match change % 12 {
-        // Changes of the text.
+        // These changes modify the text of the token.
         0 => bytes.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= 1 << (value % 8)),
         1 => bytes.iter_mut().skip(at).take(1).for_each(|byte| *byte = digit),
         2 => bytes.truncate(at),
         3 => drop(bytes.drain(at..bytes.len().min(at + 1 + usize::from(value % 4)))),
         4 => bytes.insert(at, digit),
-        // Two tokens: the beginning of one and the end of the other, at the same place or one after the other.
+        // These changes combine two tokens: the beginning of the first token and the end of the second, or both tokens
+        // completely.
         5 => {
             bytes.truncate(at);
             bytes.extend_from_slice(&other[at.min(other.len())..]);
         }
         6 => bytes.extend_from_slice(other),
-        // Other forms of Base64.
+        // These changes use other variants of Base64.
         7 => bytes.extend(std::iter::repeat_n(b'=', 1 + usize::from(value % 3))),
         8 => {
             if let Ok(plain) = URL_SAFE_NO_PAD.decode(&bytes) {
@@ -270,7 +272,8 @@ fn alter(mut bytes: Vec<u8>, other: &[u8], [change, high, low, value]: [u8; 4]) 
             }
         }
         9 => bytes.make_ascii_uppercase(),
-        // Changes of the encrypted bytes: one bit, or a part of the other token.
+        // These changes modify the encrypted bytes: one bit, or a part that is replaced with a part of the other
+        // token.
         10 => {
             if let Ok(mut plain) = URL_SAFE_NO_PAD.decode(&bytes) {
                 let at = place % (plain.len() + 1);
@@ -297,13 +300,14 @@ fn page() -> AskPage {
     AskPage::at("https://mcp.example.com").with_life(LIFE).with_sign_in(sign_in)
 }
 
-/// Returns the name and the value of a cookie from the header value that sets it.
+/// Returns the name and the value of a cookie. `set_cookie` is the value of a `Set-Cookie` header.
 fn pair(set_cookie: &str) -> (&str, &str) {
     let cookie = set_cookie.split(';').next().unwrap_or_default();
     cookie.split_once('=').unwrap_or_default()
 }
 
-/// Returns the headers of a browser with this cookie. Without the cookie, if a header cannot contain it.
+/// Returns the request headers of a browser with this cookie. If a header cannot contain the cookie, the headers are
+/// empty.
 fn sent(name: &str, value: &str) -> HeaderMap {
     let mut headers = HeaderMap::new();
     if let Ok(cookie) = HeaderValue::from_str(&format!("{name}={value}")) {
@@ -316,7 +320,7 @@ fn sent(name: &str, value: &str) -> HeaderMap {
 mod tests {
     use super::*;
 
-    /// Random numbers that are the same in each run of the test.
+    /// Returns the next pseudorandom number. The numbers are the same in each run of the test.
     fn random(state: &mut u64) -> u64 {
         *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         *state >> 33

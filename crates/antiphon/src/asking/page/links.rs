@@ -9,23 +9,24 @@ use crate::{
     task::Owner,
 };
 
-/// The task that a link names.
+/// The contents of a link: a task, its owner, and the time at which the link expires.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Named {
     pub(crate) task: String,
     pub(crate) owner: Owner,
-    /// The end of the link, in milliseconds since 1970.
+    /// The time at which the link expires, in milliseconds since 1970.
     pub(crate) expires: u64,
 }
 
 impl Site {
-    /// Returns the binding of sealed data. Data of one purpose cannot be used for another.
+    /// Returns the binding of encrypted data. The binding contains the purpose, so data for one purpose cannot be used
+    /// for another purpose.
     pub(super) fn binding(&self, purpose: &str, parts: &[&str]) -> Vec<u8> {
         let parts = [[self.audience.as_str()].as_slice(), parts].concat();
         [purpose.as_bytes(), digest(&parts).as_bytes()].concat()
     }
 
-    /// Returns the token of a link. It has the same length for every task.
+    /// Returns the token of a link. The token has the same length for every task.
     pub(super) fn token(&self, named: &Named) -> String {
         let task = u128::from_str_radix(&named.task, 16).unwrap_or_default();
         let owner = named.owner.number();
@@ -37,7 +38,7 @@ impl Site {
         self.seal.seal_token(&plain, &self.binding("ask page", &[]))
     }
 
-    /// Returns the task that the token of a link names. Returns `None` if the token is forged or has expired.
+    /// Decrypts the token of a link. Returns `None` if the token is forged or has expired.
     pub(crate) fn named(&self, token: &str, now: u64) -> Option<Named> {
         let plain = self.seal.open_token(token, &self.binding("ask page", &[])).ok()?;
         let (expires, rest) = plain.split_first_chunk::<8>()?;
@@ -57,7 +58,7 @@ impl Site {
         self.binding("ask form", &[&browser.0, &owner])
     }
 
-    /// Returns the token of a form with these questions. Only the same browser can use it.
+    /// Returns the token of a form with these questions. Only the same browser can use this token.
     pub(crate) fn form_token(
         &self,
         named: &Named,
@@ -71,8 +72,8 @@ impl Site {
         self.seal.seal_token(&plain, &self.form_binding(named, browser))
     }
 
-    /// Returns the questions of a form. Returns `None` if its token is forged, has expired, or belongs to another
-    /// browser or another task.
+    /// Returns the questions of a form from the form's token. Returns `None` if the token is forged, has expired, or
+    /// belongs to another browser or another task.
     pub(crate) fn questions(
         &self,
         token: &str,

@@ -1,7 +1,8 @@
-//! The web page on which users answer questions: its settings.
+//! The settings of the answer page, on which users answer questions.
 //!
-//! `links` has the tokens of links and forms, `visitors` checks visitors, `sign_in` signs visitors in,
-//! and `texts` has the texts for models. `html` writes the page, and `server/http/ask_page.rs` has its HTTP routes.
+//! The module `links` contains the tokens of links and forms. `visitors` checks visitors, and `sign_in` signs visitors
+//! in. `texts` contains the texts for models. `html` creates the HTML. `server/http/ask_page.rs` contains the HTTP
+//! routes.
 
 mod address;
 #[cfg(any(all(test, feature = "auth"), feature = "__fuzz"))]
@@ -32,7 +33,7 @@ pub(crate) use self::{
 };
 use crate::{run::Client, seal::SealConfig};
 
-/// Without the feature `auth`, visitors cannot sign in on the page.
+/// Replacements for the sign-in module, if the feature `auth` is off.
 #[cfg(not(feature = "auth"))]
 #[expect(clippy::unused_self, reason = "the same signatures with and without the feature")]
 mod sign_in {
@@ -41,7 +42,7 @@ mod sign_in {
     use super::{AskPage, Site};
     use crate::task::Owner;
 
-    /// There is no sign-in.
+    /// The client for the sign-in. Without the feature `auth`, this type has no values.
     #[derive(Clone)]
     pub(super) enum OpenId {}
 
@@ -62,33 +63,35 @@ mod sign_in {
     }
 }
 
-/// A web page of the server on which users answer questions that their client does not show. Pass it to
-/// [`AskPolicy::with_page`](crate::elicitation::AskPolicy::with_page).
+/// The answer page: a web page of the server on which users answer questions that their client does not show. Pass
+/// this value to [`AskPolicy::with_page`](crate::elicitation::AskPolicy::with_page).
 ///
-/// If a client shows neither forms nor MCP Apps, the model receives a link and shows it to the user. The user opens the
-/// link in a browser and answers there. The answer does not pass through the client or the model.
+/// If a client shows neither forms nor MCP Apps, the model receives a link and shows it to the user. The user opens
+/// the link in a browser and answers on the page. The client and the model do not receive the answer.
 ///
-/// A link names a run and does not authenticate its holder:
+/// A link identifies a run, but it does not authenticate the person who opens the link:
 ///
-/// - If the caller of the run is authenticated, the page shows the question only to the same principal. All other
-///   visitors get the response for an unknown link. [`with_visitor`](Self::with_visitor) identifies visitors by the
-///   session of your application. With the feature `auth`, `with_sign_in` signs visitors in with OpenID Connect.
-///   Without both, [`build`](crate::ServerBuilder::build) returns an error if the server authenticates callers.
-/// - If the caller is not authenticated, each holder of the link can read and answer the question.
-/// - A link is valid for 15 minutes ([`with_life`](Self::with_life)), and at most as long as the question. A question
-///   takes one answer: the first.
-/// - The link itself shows no question, so programs that fetch links learn nothing and change nothing. The user must
-///   press a button first.
+/// - If the caller of the run is authenticated, the page shows the question only to a visitor with the same principal.
+///   For all other visitors, the response is the same as for an unknown link. With
+///   [`with_visitor`](Self::with_visitor), the page identifies visitors by the sessions of your application. With
+///   `with_sign_in` (feature `auth`), visitors sign in with OpenID Connect. If the server authenticates callers, and
+///   you set neither of the two, [`build`](crate::ServerBuilder::build) returns an error.
+/// - If the caller is not authenticated, everyone who has the link can read and answer the question.
+/// - A link is valid for 15 minutes ([`with_life`](Self::with_life)), but not longer than the question is open. Only
+///   the first answer to a question counts.
+/// - The first page behind a link does not show the question. The user must press a button first. So programs that
+///   fetch links learn nothing and change nothing.
 ///
-/// [`Server::router`](crate::Server::router) and [`Server::serve_http`](crate::Server::serve_http) serve the page, and
-/// [`Server::ask_router`](crate::Server::ask_router) returns its routes for another application.
+/// [`Server::router`](crate::Server::router) and [`Server::serve_http`](crate::Server::serve_http) serve the page. To
+/// serve the page in another application, use [`Server::ask_router`](crate::Server::ask_router).
 ///
-/// The page needs no JavaScript. It needs a browser that sends the header `Sec-Fetch-Site`, as all browsers since 2023
-/// do.
+/// The page does not need JavaScript. It needs a browser that sends the header `Sec-Fetch-Site`. All browsers since
+/// 2023 send this header.
 ///
 /// # Examples
 ///
-/// The application has its own sessions. Its middleware adds the user to each request:
+/// In this example, the application has its own sessions. The middleware of the application adds the user to each
+/// request:
 ///
 /// ```no_run
 /// use antiphon::{
@@ -97,7 +100,7 @@ mod sign_in {
 ///     prelude::*,
 /// };
 ///
-/// /// The user of the session, from the middleware of the application.
+/// /// The user of the session. The middleware of the application adds this value.
 /// #[derive(Clone)]
 /// struct User(String);
 ///
@@ -110,7 +113,7 @@ mod sign_in {
 ///     .with_asking(AskPolicy::default().with_page(page))
 ///     .tool(Tool::new("onboard", "Takes on a colleague", onboard))
 ///     .build()?;
-/// let app = server.router(HttpConfig::default()); // also has the routes of the page, under `/ask`
+/// let app = server.router(HttpConfig::default()); // contains the routes of the page, under `/ask`
 /// # Ok(app)
 /// # }
 /// ```
@@ -124,54 +127,55 @@ pub struct AskPage {
     opens_browser: bool,
 }
 
-/// Where browsers reach the page.
+/// The address at which browsers reach the answer page.
 #[derive(Clone, Debug)]
 enum PageAddress {
     At(String),
-    /// On this machine, at a random port.
+    /// The page is on this machine, at a random port.
     Loopback,
 }
 
 type VisitorHook = Arc<dyn Fn(&Parts) -> Option<String> + Send + Sync>;
 
-/// How the page finds out who its visitor is. The session of the application comes first.
+/// How the page identifies its visitor. The session of the application has priority.
 #[derive(Clone, Default)]
 struct SignIn {
-    /// The application's own session.
+    /// The function that reads the application's own session.
     session: Option<VisitorHook>,
-    /// A sign-in on the page itself.
+    /// The client for a sign-in on the page itself.
     open_id: Option<sign_in::OpenId>,
 }
 
 impl SignIn {
-    /// Returns the principal of the visitor in the application's own session.
+    /// Returns the principal of the visitor, from the application's own session.
     fn visitor(&self, parts: &Parts) -> Option<String> {
         self.session.as_ref().and_then(|session| session(parts))
     }
 
-    /// Returns whether visitors are identified in any way.
+    /// Returns whether the page can identify visitors, by the application's session or by a sign-in.
     fn is_set(&self) -> bool {
         self.session.is_some() || self.open_id.is_some()
     }
 }
 
 impl AskPage {
-    /// Creates a page that browsers reach at `base`, for example `https://mcp.example.com`. The page has the path
-    /// `/ask/…` below it.
+    /// Creates a page for browsers that reach your server at `base`, for example `https://mcp.example.com`. The path
+    /// of the page is `/ask/…` under this address.
     ///
-    /// The address must begin with `https://`, unless its host is `localhost`, `127.0.0.1` or `[::1]`. It can have a
-    /// path, if your application nests the routes under this path.
+    /// The address must begin with `https://`, unless its host is `localhost`, `127.0.0.1` or `[::1]`. The address can
+    /// have a path, if your application nests the routes under this path.
     pub fn at(base: impl Into<String>) -> Self {
         Self::new(PageAddress::At(base.into()))
     }
 
-    /// Creates a page on the user's own machine, for servers that the user's client starts
+    /// Creates a page on the user's own machine. Use this method for a server that the user's client starts
     /// ([`Server::serve_stdio`](crate::Server::serve_stdio)).
     ///
-    /// The server listens on `127.0.0.1` at a random port, but only while a question waits. Callers over HTTP do not
-    /// get links to this page.
+    /// The server listens on `127.0.0.1` at a random port, but only while a question waits. HTTP callers do not get
+    /// links to this page.
     ///
-    /// Other users of the same machine cannot read the link, but they can answer if they get it.
+    /// Other users of the same machine cannot read the link. But if they get the link in another way, they can answer
+    /// the question.
     pub fn loopback() -> Self {
         Self::new(PageAddress::Loopback)
     }
@@ -186,13 +190,13 @@ impl AskPage {
         }
     }
 
-    /// Sets a function that returns the principal of a visitor from the session of your application. The function reads
-    /// data that your middleware has added to the request, or a cookie. Default: none.
+    /// Sets a function that returns the principal of a visitor from the session of your application. The function can
+    /// read data that your middleware has added to the request, or a cookie. Default: none.
     ///
-    /// The principal must be the same text as the principal of the MCP caller: of
-    /// [`ServerBuilder::with_principal`](crate::ServerBuilder::with_principal), or of the server's authentication. If
-    /// the function returns `None`, the visitor is not signed in, and gets the response for an unknown link. With the
-    /// feature `auth` and `with_sign_in`, this visitor can sign in on the page.
+    /// The principal must be equal to the principal of the MCP caller, which comes from
+    /// [`ServerBuilder::with_principal`](crate::ServerBuilder::with_principal) or from the server's authentication. If
+    /// the function returns `None`, the visitor is not signed in. The response is then the same as for an unknown
+    /// link. If you also set `with_sign_in` (feature `auth`), this visitor can sign in on the page.
     pub fn with_visitor(
         mut self,
         visitor: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static,
@@ -201,23 +205,24 @@ impl AskPage {
         self
     }
 
-    /// Signs visitors in with OpenID Connect, at the provider of your users. Use this method if no application with
-    /// sessions serves the page. Default: none.
+    /// Adds a sign-in for visitors with OpenID Connect, at the provider of your users. Use this method if the page is
+    /// not part of an application that has sessions. Default: none.
     ///
     /// Register the redirect URL `<address>/ask/callback` at the provider, where `<address>` is the address of
-    /// [`at`](Self::at). The server uses the authorization code flow with PKCE. It keeps no data about the sign-in: two
-    /// encrypted cookies of the browser contain it. Replicas need the same [`KeyRing`](crate::seal::KeyRing).
+    /// [`at`](Self::at). The server uses the authorization code flow with PKCE. The server does not store data about
+    /// the sign-in. Two encrypted cookies in the browser contain this data. If you run several replicas, give the same
+    /// [`KeyRing`](crate::seal::KeyRing) to all of them.
     ///
-    /// A visitor can open the question if the principal of the visitor is the principal of the MCP caller:
+    /// A visitor can open the question if the visitor's principal is equal to the principal of the MCP caller:
     ///
-    /// - With [`ServerBuilder::with_auth`](crate::ServerBuilder::with_auth), the principal of the visitor is the
-    ///   principal that a token of the same user has. The server must accept tokens of the same issuer.
-    /// - [`OpenIdConnect::with_principal`] sets another function. Your server needs it with
-    ///   [`ServerBuilder::with_principal`](crate::ServerBuilder::with_principal), and if the page has another issuer
-    ///   than the tokens.
+    /// - If the server has [`ServerBuilder::with_auth`](crate::ServerBuilder::with_auth), a user who signs in gets the
+    ///   principal that the user's tokens have. The server must accept tokens of the same issuer.
+    /// - If the server has [`ServerBuilder::with_principal`](crate::ServerBuilder::with_principal), you must also set
+    ///   a function with [`OpenIdConnect::with_principal`]. This is also necessary if the issuer of the sign-in is not
+    ///   the issuer of the tokens.
     ///
-    /// A visitor stays signed in for the time of [`with_life`](Self::with_life). If
-    /// [`with_visitor`](Self::with_visitor) is also set and identifies a visitor, its principal counts.
+    /// A visitor stays signed in for the duration of [`with_life`](Self::with_life). If the function of
+    /// [`with_visitor`](Self::with_visitor) also returns a principal, this principal has priority.
     ///
     /// ```
     /// use antiphon::{auth::OpenIdConnect, elicitation::AskPage};
@@ -233,37 +238,37 @@ impl AskPage {
         self
     }
 
-    /// Sets how long a link is valid. Default: 15 minutes. The tool `task_result` returns a new link.
+    /// Sets how long a link is valid. Default: 15 minutes. To get a new link, the model calls the tool `task_result`.
     pub fn with_life(mut self, life: Duration) -> Self {
         self.life = life;
         self
     }
 
-    /// Also accepts visitors who are not signed in, for the questions of authenticated callers. Default: no.
+    /// Also accepts visitors who are not signed in, even if the caller of the run is authenticated. Default: no.
     ///
-    /// This setting is weaker than [`with_visitor`](Self::with_visitor): each holder of a link can then read the
-    /// question and answer it. The holders include the model, the client, and everyone who can read the conversation.
-    /// The MCP specification requires that a server verifies that the user who opens a page is the user who started
-    /// the request. With this setting, the server does not verify it. A visitor who is signed in as another principal
-    /// is still rejected.
+    /// This setting is less secure than [`with_visitor`](Self::with_visitor), because everyone who has a link can read
+    /// the question and answer it. The model, the client, and everyone who can read the conversation have the link.
+    /// The MCP specification requires a server to verify that the user who opens the page is the user who started the
+    /// request. With this setting, the server does not verify this. The server still rejects a visitor who is signed
+    /// in as another principal.
     pub fn allow_bearer_links(mut self) -> Self {
         self.bearer_links = true;
         self
     }
 
-    /// Sets whether the server starts the user's browser with the page. Default: no. This setting needs
+    /// Sets whether the server opens the page in the user's browser. Default: no. This setting needs
     /// [`loopback`](Self::loopback).
     ///
-    /// The model then receives no link, so it cannot open the page itself. The server starts `xdg-open`, `open` or
-    /// `rundll32`, depending on the operating system. While this program starts, other users of the machine can read
-    /// the link in the list of processes.
+    /// The model then does not receive a link, so the model cannot open the page. To open the browser, the server
+    /// starts `xdg-open`, `open` or `rundll32`, depending on the operating system. While this program starts, other
+    /// users of the machine can read the link in the list of processes.
     pub fn open_browser(mut self, open_browser: bool) -> Self {
         self.opens_browser = open_browser;
         self
     }
 
-    /// Returns the problems of the configuration, one line each. `knows_callers` is whether the server authenticates
-    /// callers.
+    /// Returns descriptions of the configuration problems, one per line. `knows_callers` is whether the server
+    /// authenticates callers.
     pub(super) fn problems(&self, knows_callers: bool) -> Vec<String> {
         let mut problems = Vec::new();
         if self.life.is_zero() {
@@ -304,20 +309,21 @@ impl fmt::Debug for AskPage {
     }
 }
 
-/// The page of a server, and the keys of its links.
+/// The answer page of a server, with the encryption keys for its links.
 pub(crate) struct Site {
     page: AskPage,
-    /// The address of the page. `None` if it is on this machine, where the address changes.
+    /// The address of the page. `None` if the page is on this machine, because its port then changes.
     base: Option<Base>,
     seal: SealConfig,
     audience: String,
     listener: OnceLock<Box<dyn Listener>>,
-    /// The ends of the links with which browsers were started, by questions.
+    /// The expiry times of the links that were opened in the browser, by the questions of each link.
     opened: Mutex<BTreeMap<String, u64>>,
 }
 
 impl Site {
-    /// Creates the page of a server. Returns `None` if its address is invalid, which `AskPage::problems` reports.
+    /// Creates the answer page of a server. Returns `None` if the address of the page is not valid.
+    /// `AskPage::problems` reports this problem.
     pub(super) fn new(page: &AskPage, seal: &SealConfig, audience: &str) -> Option<Self> {
         let base = match &page.address {
             PageAddress::At(base) => Some(Base::parse(base).ok()?),
@@ -333,18 +339,19 @@ impl Site {
         })
     }
 
-    /// Returns the address of the page. Returns `None` if the page is on this machine, and needs a [`Listener`].
+    /// Returns the address of the page. Returns `None` if the page is on this machine. Such a page needs a
+    /// [`Listener`].
     pub(crate) fn base(&self) -> Option<&Base> {
         self.base.as_ref()
     }
 
-    /// Sets the listener of a page on this machine.
+    /// Sets the listener for a page on this machine.
     pub(crate) fn set_listener(&self, listener: Box<dyn Listener>) {
         let _ = self.listener.set(listener);
     }
 
-    /// Returns whether the user of this client can reach the page. A page on this machine is for the client that
-    /// started the server.
+    /// Returns whether the user of this client can reach the page. If the page is on this machine, only the user of
+    /// the client that started the server can reach it.
     pub(super) fn reaches(&self, client: &Client) -> bool {
         self.base.is_some() || client.extensions().get::<Parts>().is_none()
     }

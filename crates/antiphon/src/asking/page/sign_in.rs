@@ -1,4 +1,4 @@
-//! Sign-in of visitors with OpenID Connect. The browser keeps all data about it, in two encrypted cookies.
+//! Sign-in of visitors with OpenID Connect. Two encrypted cookies in the browser contain all data about a sign-in.
 
 use std::time::Duration;
 
@@ -13,32 +13,34 @@ use crate::{
     task::{Owner, Tasks},
 };
 
-/// How long a user can take to sign in.
+/// The maximum duration of a sign-in.
 const SIGN_IN: Duration = Duration::from_secs(10 * 60);
 
-/// A sign-in that has begun. `Lax`, because the provider sends the browser back.
+/// The cookie of a sign-in that has begun. The cookie is `Lax`, because the provider redirects the browser to the
+/// page.
 const ATTEMPT: Cookie =
     Cookie { secure_name: "__Host-ask-sign-in", plain_name: "ask-sign-in", same_site: "Lax" };
 
-/// A user who has signed in. `Lax`, because the page behind a link of another site shows whether the visitor must sign
-/// in. Requests that show or answer a question must come from the page itself.
+/// The cookie of a user who has signed in. The cookie is `Lax`, because the first page behind a link must show whether
+/// the visitor has to sign in, even if the link is on another site. Requests that show or answer a question must come
+/// from the page itself.
 const SESSION: Cookie = Cookie { secure_name: "__Host-ask-user", plain_name: "ask-user", same_site: "Lax" };
 
-/// A sign-in on the page, or the problems of its settings.
+/// The client for a sign-in on the page, or the problems of its settings.
 pub(super) type OpenId = Result<OpenIdClient, BuildError>;
 
 /// A sign-in that a browser has begun.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Begun {
     attempt: SignInAttempt,
-    /// The token of the link at which the visitor wants to sign in.
+    /// The token of the link at which the visitor began the sign-in.
     pub(crate) link: String,
-    /// The end of the sign-in, in milliseconds since 1970.
+    /// The time at which the sign-in expires, in milliseconds since 1970.
     expires: u64,
 }
 
 impl AskPage {
-    /// Returns the problems of the sign-in, one line each.
+    /// Returns descriptions of the problems with the sign-in settings, one per line.
     pub(super) fn sign_in_problems(&self, knows_callers: bool) -> Vec<String> {
         let Some(open_id) = &self.sign_in.open_id else { return Vec::new() };
         let mut problems = open_id.as_ref().err().map(|error| error.problems().to_vec()).unwrap_or_default();
@@ -58,7 +60,7 @@ impl AskPage {
 }
 
 impl AskPolicy {
-    /// Returns the OpenID provider at which the visitors of the page sign in.
+    /// Returns the client of the OpenID provider at which visitors sign in.
     pub(crate) fn sign_in(&self) -> Option<&OpenIdClient> {
         self.page.as_ref()?.sign_in.open_id.as_ref()?.as_ref().ok()
     }
@@ -74,19 +76,19 @@ impl Site {
         self.open_id().is_some()
     }
 
-    /// Returns the address to which the provider sends the browser back.
+    /// Returns the URL to which the provider redirects the browser after the sign-in.
     fn redirect(&self) -> String {
         let base = self.base.as_ref();
         base.map(|base| format!("{}{}/ask/callback", base.origin, base.path)).unwrap_or_default()
     }
 
-    /// Begins a sign-in at the link with this token. Returns the address of the provider, and the header value that
-    /// sets the cookie of the sign-in. If `again`, the provider asks a user who is signed in there for the account
-    /// again.
+    /// Begins a sign-in at the link with the token `link`. Returns the URL of the provider, and the value of the
+    /// `Set-Cookie` header for the sign-in. If `again` is true, a user who is already signed in at the provider must
+    /// sign in again.
     ///
     /// # Errors
     ///
-    /// Returns an error if the provider cannot be used.
+    /// Returns an error if the server cannot use the provider.
     pub(crate) async fn begin_sign_in(
         &self,
         link: &str,
@@ -99,7 +101,7 @@ impl Site {
         Ok((address, self.set_begun(&Begun { attempt, link: link.to_owned(), expires })))
     }
 
-    /// Returns the header value that sets the cookie of a sign-in.
+    /// Returns the value of the `Set-Cookie` header for a sign-in that has begun.
     fn set_begun(&self, begun: &Begun) -> String {
         let plain = serde_json::to_vec(begun).unwrap_or_default();
         let value = self.seal.seal_token(&plain, &self.binding("ask sign-in", &[]));
@@ -110,8 +112,8 @@ impl Site {
         self.open_id().ok_or_else(|| SignInError::Unavailable("no provider is set".to_owned()))
     }
 
-    /// Returns the sign-in with this state that the sender of a request has begun. Returns `None` if another browser
-    /// has begun it, or if it has expired.
+    /// Returns the sign-in with this `state` from the cookies of a request. Returns `None` if the sign-in began in
+    /// another browser, or has expired.
     pub(crate) fn begun(&self, headers: &HeaderMap, state: &str, now: u64) -> Option<Begun> {
         self.cookies(&ATTEMPT, headers).find_map(|cookie| {
             let plain = self.seal.open_token(cookie, &self.binding("ask sign-in", &[])).ok()?;
@@ -120,7 +122,7 @@ impl Site {
         })
     }
 
-    /// Returns the user who signed in, from the response of the provider.
+    /// Returns the identity of the user who signed in. `given` contains the parameters of the provider's response.
     ///
     /// # Errors
     ///
@@ -133,17 +135,17 @@ impl Site {
         self.client()?.redeem(&self.redirect(), code, &begun.attempt).await
     }
 
-    /// Returns whether the settings of the sign-in determine the principals of users.
+    /// Returns whether the sign-in settings contain a function that determines the principals of users.
     pub(crate) fn names_principals(&self) -> bool {
         self.open_id().is_some_and(OpenIdClient::has_principal)
     }
 
-    /// Returns the header value that removes the cookie of a sign-in.
+    /// Returns the value of the `Set-Cookie` header that removes the cookie of a sign-in.
     pub(crate) fn end_sign_in(&self) -> String {
         self.cookie(&ATTEMPT, "", 0)
     }
 
-    /// Returns the header value that keeps this user signed in.
+    /// Returns the value of the `Set-Cookie` header that keeps the user with this principal signed in.
     pub(crate) fn set_session(&self, principal: &str, now: u64) -> String {
         let expires = now.saturating_add(millis(self.page.life));
         let owner = Tasks::owner(Some(principal)).number().unwrap_or_default();
@@ -152,7 +154,7 @@ impl Site {
         self.cookie(&SESSION, &value, self.page.life.as_secs().max(1))
     }
 
-    /// Returns the user who has signed in on the page in the browser of a request.
+    /// Returns the user who has signed in on the page, from the cookies of a request.
     pub(super) fn signed_in(&self, headers: &HeaderMap, now: u64) -> Option<Owner> {
         if !self.has_sign_in() {
             return None;
@@ -178,7 +180,7 @@ mod tests {
         at().with_sign_in(OpenIdConnect::new("https://login.example.com", "page", "secret"))
     }
 
-    /// Returns the headers of a browser that has received this header value.
+    /// Returns the request headers of a browser that has received this `Set-Cookie` header.
     fn sent(set_cookie: &str) -> HeaderMap {
         let mut headers = HeaderMap::new();
         headers.insert(header::COOKIE, set_cookie.split_once(';').unwrap().0.parse().unwrap());

@@ -1,4 +1,5 @@
-//! How the user reaches the page: the texts for models, the links in them, and the user's browser.
+//! The texts that tell a model how the user reaches the answer page, with the links in these texts. Also opens the
+//! user's browser.
 
 use std::io;
 
@@ -9,29 +10,29 @@ use crate::{
     task::TaskView,
 };
 
-/// Serves the page on this machine, and starts browsers.
+/// Serves the answer page on this machine, and opens the user's browser.
 pub(crate) trait Listener: Send + Sync {
-    /// Listens until the task has ended or its link has expired. Returns the origin of the page.
+    /// Listens until the task has ended or the link has expired. Returns the origin of the page.
     ///
     /// # Errors
     ///
-    /// Returns an error if the server cannot listen.
+    /// Returns an error if the server cannot listen on a port.
     fn listen(&self, task: &Named) -> io::Result<String>;
 
-    /// Starts the user's browser.
+    /// Opens a link in the user's browser.
     ///
     /// # Errors
     ///
-    /// Returns an error if the browser cannot be started.
+    /// Returns an error if the browser cannot be opened.
     fn open(&self, link: &str) -> io::Result<()>;
 }
 
-/// The number of browser starts at which old ones are forgotten.
+/// If there are this many records of opened links, the expired records are removed.
 const OPENED: usize = 1024;
 
 impl Site {
-    /// Returns how the user reaches the questions of a task, as text for a model. If the server starts the browser, it
-    /// does so once for each question, and once more if `again`.
+    /// Returns a text for a model about how the user reaches the questions of a task. If the settings require it, this
+    /// method opens the browser, but only once for the same questions. If `again` is true, it opens the browser again.
     fn step(&self, view: &TaskView, again: bool) -> String {
         let step =
             if self.page.opens_browser { self.start_browser(view, again) } else { self.show_link(view) };
@@ -67,7 +68,7 @@ impl Site {
         Ok("The question is open in the user's web browser. They answer there.".to_owned())
     }
 
-    /// Returns a link to the questions of a task, and the time at which it expires.
+    /// Returns a link to the questions of a task, and the time at which the link expires.
     fn link(&self, view: &TaskView) -> io::Result<(String, u64)> {
         let end = now_millis().saturating_add(millis(self.page.life));
         let expires = view.questions_end.map_or(end, |questions_end| questions_end.min(end));
@@ -86,8 +87,8 @@ impl Site {
 }
 
 impl Asking {
-    /// Returns how the user reaches the web page with the questions of a task. Returns `None` if the page is not a
-    /// channel of the task.
+    /// Returns a text for a model about how the user reaches the answer page with the questions of a task. Returns
+    /// `None` if the answer page is not a channel of the task.
     pub(in crate::asking) fn page_step(&self, view: &TaskView, again: bool) -> Option<String> {
         let site = self.site.as_ref().filter(|_| view.channels.page)?;
         Some(site.step(view, again))
@@ -134,7 +135,7 @@ mod tests {
         assert_eq!(Some(named.expires), view.questions_end);
     }
 
-    /// Counts what it is asked for.
+    /// A listener that counts how often each method is called.
     #[derive(Default)]
     struct Fake {
         starts: Arc<AtomicUsize>,

@@ -1,4 +1,5 @@
-//! The visitors of the page: whether they can see a question, and the cookies of their browsers.
+//! The visitors of the answer page, and the cookies of their browsers. This module decides whether a visitor can see a
+//! question.
 
 use http::{HeaderMap, header, request::Parts};
 
@@ -12,15 +13,15 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
     Admitted,
-    /// The visitor is not signed in, and can sign in on the page.
+    /// The visitor is not signed in, but can sign in on the page.
     Unknown,
     /// The visitor has signed in on the page as another user.
     Other,
-    /// The visitor is unknown or another user, and cannot sign in on the page.
+    /// The visitor is not signed in, or is signed in as another user. The visitor cannot sign in on the page.
     Denied,
 }
 
-/// A browser that has opened a question: the random content of its cookie.
+/// A browser that has opened a question. The value is the random content of the browser's cookie.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Browser(pub(super) String);
 
@@ -30,22 +31,22 @@ impl Browser {
     }
 }
 
-/// A cookie of the page. Browsers accept the prefix `__Host-` only over TLS. It stops other hosts of the same domain
-/// from setting the cookie.
+/// A cookie of the answer page. With the prefix `__Host-` in its name, other hosts of the same domain cannot set the
+/// cookie. Browsers accept this prefix only over TLS.
 pub(super) struct Cookie {
     pub(super) secure_name: &'static str,
     pub(super) plain_name: &'static str,
     pub(super) same_site: &'static str,
 }
 
-/// The browser that has opened a question.
+/// The cookie of a browser that has opened a question.
 const BROWSER: Cookie = Cookie { secure_name: "__Host-ask", plain_name: "ask", same_site: "Strict" };
 
 impl Site {
     /// Returns whether the sender of a request can see the questions of a task.
     pub(crate) fn admission(&self, named: &Named, parts: &Parts) -> Admission {
         if named.owner.number().is_none() {
-            // The callers of these tasks are not known, so the page cannot compare them with the visitor.
+            // The caller of this task was not authenticated, so the page cannot compare the visitor with the caller.
             return Admission::Admitted;
         }
         if let Some(visitor) = self.page.sign_in.visitor(parts) {
@@ -69,14 +70,16 @@ impl Site {
         if self.is_secure() { cookie.secure_name } else { cookie.plain_name }
     }
 
-    /// Returns the header value that sets a cookie for some seconds. With zero, the browser removes the cookie.
+    /// Returns the value of a `Set-Cookie` header. `seconds` is the lifetime of the cookie. If it is zero, the browser
+    /// removes the cookie.
     pub(super) fn cookie(&self, cookie: &Cookie, value: &str, seconds: u64) -> String {
         let (name, same_site) = (self.cookie_name(cookie), cookie.same_site);
         let secure = if self.is_secure() { "; Secure" } else { "" };
         format!("{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite={same_site}{secure}")
     }
 
-    /// Returns the values of this cookie that a browser sent. Another host of the same domain can add a second value.
+    /// Returns the values of this cookie in a request. There can be a second value from another host of the same
+    /// domain.
     pub(super) fn cookies<'a>(
         &self,
         cookie: &Cookie,
@@ -90,7 +93,7 @@ impl Site {
         })
     }
 
-    /// Returns the header value that sets the cookie of a browser.
+    /// Returns the value of the `Set-Cookie` header that identifies a browser.
     pub(crate) fn set_cookie(&self, browser: &Browser, now: u64) -> String {
         let expires = now.saturating_add(millis(self.page.life));
         let plain = [expires.to_le_bytes().as_slice(), browser.0.as_bytes()].concat();
@@ -98,7 +101,7 @@ impl Site {
         self.cookie(&BROWSER, &value, self.page.life.as_secs().max(1))
     }
 
-    /// Returns the browser that sent a request, if it has opened a question.
+    /// Returns the browser that sent a request, if this browser has opened a question.
     pub(crate) fn browser(&self, headers: &HeaderMap, now: u64) -> Option<Browser> {
         self.cookies(&BROWSER, headers).find_map(|cookie| {
             let plain = self.seal.open_token(cookie, &self.binding("ask cookie", &[])).ok()?;

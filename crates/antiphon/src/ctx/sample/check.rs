@@ -11,15 +11,15 @@ use super::{
 use crate::error::{Result, SampleMethod};
 
 impl<'a, T> Sample<'a, GuaranteedSchema<T>> {
-    /// Sets a validation rule that the schema cannot express, for example that a cell of a board is free.
+    /// Sets a validation rule that the schema cannot express, for example that the chosen cell of a board is free.
     ///
-    /// If the rule rejects the data, the model is asked again. The model then receives its invalid reply and the
-    /// reason.
+    /// If the rule rejects the data, the server asks the model again. The new request contains the model's invalid
+    /// reply and the reason for the rejection.
     ///
     /// # Replay
     ///
-    /// The rule checks the same data each time the run resumes, and must return the same result. Use only data of the
-    /// tool in the rule, not external state.
+    /// Each time the run resumes, the rule checks the same data again. The rule must return the same result each time.
+    /// Use only data of the tool in the rule, not external state.
     ///
     /// # Examples
     ///
@@ -52,7 +52,8 @@ impl<T, F> Sample<'_, CheckedSchema<T, F>> {
     }
 }
 
-/// The mode in which the model replies with data, your rule validates the data, and invalid replies are retried.
+/// The mode in which the model replies with data and your rule validates the data. After an invalid reply, the server
+/// asks the model again.
 pub struct CheckedSchema<T, F> {
     schema: GuaranteedSchema<T>,
     check: F,

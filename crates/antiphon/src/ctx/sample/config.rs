@@ -9,7 +9,8 @@ use serde_json::Value;
 use super::{Dynamic, ParseError, PromptInput, Schema, Tools};
 use crate::exchange::AnyExchange;
 
-/// A request to a model as plain data. Use this type in tools that receive the request at run time.
+/// A request to a model, as plain data without type parameters. Use this type in tools that receive the request at run
+/// time.
 ///
 /// ```
 /// # use antiphon::sampling::SampleConfig;
@@ -60,11 +61,11 @@ pub struct SampleConfig {
     pub tool_choice: Option<ToolChoice>,
 }
 
-/// The exact text that other implementations of this API use.
+/// Other implementations of this API use exactly this text.
 const BOTH: &str = "Cannot specify both schema and tools in sample config - they are mutually exclusive";
 
 impl SampleConfig {
-    /// Splits the config into the prompt and the mode.
+    /// Splits the configuration into the prompt and the mode.
     pub(super) fn into_parts(self) -> (PromptInput, Dynamic) {
         let choice = self.tool_choice;
         let (mode, contradiction) = match (self.schema, self.tools) {
@@ -111,9 +112,9 @@ impl SampleConfig {
 pub struct SampledValue {
     /// The model's reply.
     pub reply: Reply,
-    /// The parsed data, if the request has a schema and the reply matches it.
+    /// The parsed data, if the request contains a schema and the reply matches the schema.
     pub parsed: Option<Value>,
-    /// The validation problems, if the request has a schema and the reply does not match it.
+    /// The validation problems, if the request contains a schema and the reply does not match the schema.
     pub parse_error: Option<ParseError>,
     /// The tool calls that the model requested, if the request offers tools.
     pub tool_calls: Vec<ToolCall>,

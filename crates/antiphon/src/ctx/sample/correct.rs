@@ -1,7 +1,7 @@
-//! The message to a model whose reply was invalid.
+//! The message that a model receives after an invalid reply.
 //!
-//! The model receives its last reply and the problems, and no earlier attempts. The size of the request is therefore
-//! bounded, independent of the number of retries.
+//! The model receives its last reply and the problems of this reply, but not the earlier replies. So the size of the
+//! request is bounded, independent of the number of retries.
 
 use antiphon_llm::{Block, Message, Request, Role};
 
@@ -10,13 +10,14 @@ use crate::error::SampleMethod;
 
 /// The maximum number of problems in the message.
 const LINES: usize = 10;
-/// The maximum length of a problem, in characters.
+/// The maximum length of a problem in the message, in characters.
 const LINE_CHARS: usize = 300;
-/// The maximum size of a reply to show in full, in bytes. Of a longer reply, only its beginning is shown.
+/// The maximum size of an invalid reply that the message quotes in full, in bytes. If the reply is larger, the message
+/// quotes only the beginning.
 const REPLY_BYTES: usize = 8 * 1024;
 const BEGINNING_CHARS: usize = 500;
 
-/// Returns the messages to add to `request`: the model's reply, and its problems.
+/// Returns the messages to add to `request`: the model's invalid reply, and a description of the problems.
 pub(super) fn correction(
     method: SampleMethod,
     request: &Request,
@@ -32,7 +33,7 @@ pub(super) fn correction(
         let beginning: String = shown(reply).chars().take(BEGINNING_CHARS).collect();
         return vec![Message::user(format!("Your reply began with:\n{beginning}\n\n{said}"))];
     }
-    // Every open call needs a result. Models reject a conversation with an open call.
+    // Every tool call in the conversation needs a result. Models reject a conversation in which a call has no result.
     let answers: Vec<Block> = reply.tool_calls().map(|call| Block::tool_error(call.id, &said)).collect();
     let answer = if answers.is_empty() { Message::user(said) } else { Message::user(answers) };
     vec![Message::assistant(reply.content.clone()), answer]
@@ -53,7 +54,8 @@ fn say(method: SampleMethod, request: &Request, problems: &[String]) -> String {
         text.push_str("\n- and more");
     }
     match method {
-        // The text does not name the tool `__schema__`, because a client without tools does not have it.
+        // The text does not contain the tool name `__schema__`, because the tool does not exist for a client without
+        // tools.
         SampleMethod::SampleSchema => {
             text.push_str("\nAnswer again as the schema says: every required field, with values that fit.");
         }
@@ -73,7 +75,7 @@ fn shown(reply: &Message) -> String {
 
 /// Adds a correction to a conversation.
 pub(super) fn append(messages: &mut Vec<Message>, correction: &[Message]) {
-    // Consecutive text messages of the user are merged, because some models require alternating roles.
+    // The correction is appended to the last text message of the user, because some models require alternating roles.
     if let ([Message { role: Role::User, content: added, .. }], Some(last)) =
         (correction, messages.last_mut())
         && last.role == Role::User

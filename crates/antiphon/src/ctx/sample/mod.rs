@@ -35,26 +35,27 @@ use crate::{
     url_elicitation::KEY_META,
 };
 
-/// The default number of retries of `sample_tools` and `sample_schema`.
+/// How often `sample_tools` and `sample_schema` ask a model again after an invalid reply, by default.
 const RETRIES: u32 = 2;
 
 impl Ctx {
     /// Sends one request to a model and returns its reply.
     ///
     /// `prompt` is a text or a list of messages. By default, the model replies with text. [`Sample::schema`] requests
-    /// data, and [`Sample::tools`] offers tools to the model. A model does not always reply in the requested form.
-    /// [`sample_schema`](Self::sample_schema) and [`sample_tools`](Self::sample_tools) ask the model again until its
+    /// data, and [`Sample::tools`] offers tools to the model. A model does not always reply in the requested format.
+    /// [`sample_schema`](Self::sample_schema) and [`sample_tools`](Self::sample_tools) ask the model again until the
     /// reply is valid or the retries are used up.
     ///
-    /// The operator selects the model with [`ServerBuilder::with_sampling`]: the client's model, or a provider's model
-    /// if the client has none. The tool's code is the same in both cases.
+    /// The operator selects the model with [`ServerBuilder::with_sampling`]: the client's model, or the model of a
+    /// provider. By default, the provider is used if the client has no model. The tool's code is the same in both
+    /// cases.
     ///
     /// [`ServerBuilder::with_sampling`]: crate::ServerBuilder::with_sampling
     ///
     /// # Errors
     ///
-    /// Returns an error if no model is available, or if the model or the client rejects the request. A reply that does
-    /// not have the requested form is not an error of this method.
+    /// Returns an error if no model is available, or if the model or the client rejects the request. If the reply does
+    /// not have the requested format, this method returns no error.
     ///
     /// # Examples
     ///
@@ -91,14 +92,15 @@ impl Ctx {
 
     /// Asks a model for a value of type `T`. If the reply is not a valid `T`, the model is asked again.
     ///
-    /// On a retry, the model receives its invalid reply and a list of the problems. The default is two retries, and
-    /// [`retries`](Sample::retries) sets another number. The returned exchange does not contain failed attempts.
-    /// [`check`](Sample::check) adds rules that a schema cannot express.
+    /// On a retry, the model receives its invalid reply and a list of the problems. By default, the server asks the
+    /// model again at most twice. You can change this number with [`retries`](Sample::retries). The returned exchange
+    /// does not contain failed attempts. With [`check`](Sample::check), you can add rules that a schema cannot
+    /// express.
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`sample`](Self::sample). Returns [`SampleValidationError`] if the model did not reply
-    /// with a valid `T` in any attempt.
+    /// Returns the errors of [`sample`](Self::sample). Returns [`SampleValidationError`] if none of the replies was a
+    /// valid `T`.
     ///
     /// # Examples
     ///
@@ -139,17 +141,17 @@ impl Ctx {
 
     /// Asks a model to call at least one of `tools`. If the model calls no tool, the model is asked again.
     ///
-    /// This method does not execute the tools. [`SampledTools::calls`] contains the requested calls, and your code
-    /// decides what to do with these calls. If the model calls a tool that is not in `tools`, or passes invalid
-    /// arguments, the model is asked again.
+    /// This method does not execute the tools. [`SampledTools::calls`] contains the calls that the model requested,
+    /// and your code decides how to handle these calls. If the model calls a tool that is not in `tools`, or passes
+    /// invalid arguments, the server asks the model again.
     ///
     /// If a model must choose between actions, offer a tool for each action instead of an enum in a schema. Models are
     /// trained to choose between tools, and each tool can have different arguments.
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`sample`](Self::sample). Returns [`SampleValidationError`] if the model did not reply
-    /// with valid calls in any attempt.
+    /// Returns the errors of [`sample`](Self::sample). Returns [`SampleValidationError`] if no reply contained valid
+    /// calls.
     ///
     /// # Examples
     ///
@@ -277,7 +279,7 @@ impl<'a, M> Sample<'a, M> {
         self
     }
 
-    /// Sets the question key of the request. Default: `sample`, `sample_schema` or `sample_tools`, depending on the
+    /// Sets the question key of this request. Default: `sample`, `sample_schema` or `sample_tools`, depending on the
     /// method that created the request.
     pub fn key(mut self, key: &str) -> Self {
         self.ask.rename(key);
@@ -300,28 +302,28 @@ impl<'a, M> Sample<'a, M> {
         self.set(|request| request.system_prompt = Some(prompt.into()))
     }
 
-    /// Sets the sampling temperature. Default: none, and the model uses its default.
+    /// Sets the sampling temperature. Default: the model's own default.
     pub fn temperature(self, temperature: f64) -> Self {
         self.set(|request| request.temperature = Some(temperature))
     }
 
-    /// Sets the stop sequences. The model ends its reply when it would write one of these texts. Default: none.
+    /// Sets the stop sequences. The model stops before it writes one of these texts. Default: none.
     pub fn stop_sequences(self, sequences: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.set(|request| request.stop_sequences = sequences.into_iter().map(Into::into).collect())
     }
 
-    /// Sets which models are preferred for this request. Default: no preference.
+    /// Sets the preferred models for this request. Default: no preference.
     pub fn model_preferences(self, preferences: ModelPreferences) -> Self {
         self.set(|request| request.model_preferences = Some(preferences))
     }
 
-    /// Sets the servers whose context the client can add to the request. The client needs the capability
-    /// `sampling.context`, unless `context` is [`IncludeContext::None`]. Default: none.
+    /// Sets which servers' context the client can add to the request. The client needs the capability
+    /// `sampling.context`, unless `context` is [`IncludeContext::None`]. Default: not set.
     pub fn include_context(self, context: IncludeContext) -> Self {
         self.set(|request| request.include_context = Some(context))
     }
 
-    /// Changes the mode.
+    /// Replaces the mode of the request.
     fn map_mode<N>(self, map: impl FnOnce(M) -> N) -> Sample<'a, N> {
         let Self { ask, request, before, mode, retries, attempt, asked, correction } = self;
         Sample { ask, request, before, mode: map(mode), retries, attempt, asked, correction }
@@ -329,8 +331,8 @@ impl<'a, M> Sample<'a, M> {
 }
 
 impl<'a> Sample<'a> {
-    /// Requests a reply with data of type `T`. The result contains the parsed `T`, or the problems if the reply is
-    /// invalid.
+    /// Requests a reply with data of type `T`. The result contains the parsed `T`, or the problems of an invalid
+    /// reply.
     pub fn schema<T>(self) -> Sample<'a, Schema<T>>
     where
         T: DeserializeOwned + JsonSchema + 'static,
@@ -354,7 +356,7 @@ impl Sample<'_, Tools> {
 
 impl Sample<'_, GuaranteedTools> {
     /// Sets the tool choice that is sent to the model. Default: [`ToolChoice::Required`]. With [`ToolChoice::Auto`],
-    /// the model can reply without a call, and is then asked again.
+    /// the model can reply without a call. The server then asks the model again.
     pub fn tool_choice(mut self, choice: ToolChoice) -> Self {
         self.mode.0.choice = Some(choice);
         self
@@ -376,7 +378,7 @@ impl<T> Sample<'_, GuaranteedSchema<T>> {
 }
 
 impl<M: Mode> Sample<'_, M> {
-    /// Builds the request once.
+    /// Builds the request. This method is called only once.
     fn prepare(&mut self) -> Result<Asked> {
         let mut request = self.request.clone().map_err(Error::misuse)?;
         self.mode.prepare(&mut request)?;
@@ -419,7 +421,8 @@ impl<M: Mode> Future for Sample<'_, M> {
                 |key| keyed(&request(), key),
             ))?;
             let mut reply = Reply::deserialize(answer)?;
-            // Only a user message can contain results. In a reply, they would make an invalid history.
+            // Only a user message can contain tool results. Tool results in a model's reply would make the history
+            // invalid.
             reply.content.retain(|block| !matches!(block, Block::ToolResult(_)));
             let id = this.ask.id("call");
             match this.mode.read(asked, reply, &id) {
@@ -440,7 +443,7 @@ impl<M: Mode> Future for Sample<'_, M> {
     }
 }
 
-/// No field of a request is pinned.
+/// No field of a `Sample` is pinned.
 impl<M> Unpin for Sample<'_, M> {}
 
 impl<M> fmt::Debug for Sample<'_, M> {

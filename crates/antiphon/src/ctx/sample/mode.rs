@@ -25,11 +25,11 @@ use crate::{
     schema::Validator,
 };
 
-/// A request to a model as the tool created it, without the messages that retries add.
+/// A request to a model, without the messages that are added for retries.
 #[derive(Debug)]
 pub struct Asked {
     pub(super) request: Request,
-    /// The message that the model replies to.
+    /// The last message of the user, to which the model replies.
     pub(super) question: Message,
 }
 
@@ -48,22 +48,22 @@ pub struct Wrong {
     pub(super) method: SampleMethod,
     /// The reply as received.
     pub(super) reply: Reply,
-    /// The reply as it is shown to the model.
+    /// The reply in the form in which the model receives it on a retry.
     pub(super) shown: Message,
     pub(super) problems: Vec<String>,
 }
 
-/// The form of the reply that a request asks for: text, data or tool calls. [`Ctx`](crate::Ctx) has a method for each
-/// mode. You cannot implement this trait.
+/// The format of the reply that a request asks for: text, data or tool calls. [`Ctx`](crate::Ctx) has methods for each
+/// format. You cannot implement this trait.
 pub trait Mode: sealed::Sealed {
-    /// The type that awaiting the request returns.
+    /// The type of the result when you `.await` the request.
     type Output;
 
     /// Adds the fields that this mode needs to `request`, for example the schema or the tools.
     #[doc(hidden)]
     fn prepare(&mut self, request: &mut Request) -> Result<()>;
 
-    /// Parses a reply of the model. If a tool call in the reply has no ID, the call gets the ID `id`.
+    /// Parses a reply from the model. If a tool call in the reply has no ID, the call gets the ID `id`.
     #[doc(hidden)]
     fn read(&mut self, asked: &Asked, reply: Reply, id: &str) -> Read<Self::Output>;
 }
@@ -118,7 +118,7 @@ impl Compiled {
 }
 
 impl<T: JsonSchema + 'static> Schema<T> {
-    /// Compiles the schema once for each type.
+    /// Returns the mode for `T`. The schema of each type is compiled only once.
     pub(super) fn of() -> Self {
         type Known = RwLock<HashMap<TypeId, Result<Arc<Compiled>, String>>>;
         static KNOWN: OnceLock<Known> = OnceLock::new();
@@ -144,10 +144,10 @@ impl Schema<Value> {
     }
 }
 
-/// Valid data, or the problems of a reply.
+/// The parsed data, or the problems of an invalid reply.
 struct Checked<T> {
     result: Result<(T, T), Vec<String>>,
-    /// The reply as a `tool_use`, if it contains data.
+    /// The reply as a message with a `tool_use` block, if the reply contains data.
     response: Message,
 }
 
@@ -158,7 +158,8 @@ impl<T: DeserializeOwned> Schema<T> {
             .map_err(|problem| Error::misuse(format!("the schema cannot be used: {problem}")))
     }
 
-    /// Deserializes `T` twice, once for the result and once for its exchange, so that `T` does not have to be `Clone`.
+    /// Checks the reply. This method deserializes `T` twice: for the result and for the exchange. So `T` does not have
+    /// to be `Clone`.
     fn check(&self, reply: &Reply, id: &str) -> Checked<T> {
         let as_it_is = Message::assistant(reply.content.clone());
         let Ok(compiled) = &self.compiled else {
@@ -172,7 +173,7 @@ impl<T: DeserializeOwned> Schema<T> {
             }
         };
         let called = reply.content.iter().any(|block| block.as_tool_use().is_some());
-        // Data in a text block is shown as the equivalent call.
+        // If a text block contains the data, the exchange contains the equivalent tool call instead.
         let response_of = |candidate: &Value| match candidate {
             Value::Object(_) if !called => {
                 Message::assistant(Block::tool_use(id, SCHEMA_TOOL, candidate.clone()))
@@ -198,8 +199,8 @@ impl<T: DeserializeOwned> Schema<T> {
     }
 }
 
-/// Returns the problem of a reply that was cut off. Such a reply is never repaired, because the missing part could
-/// reverse its meaning.
+/// Returns the problem of a reply that was cut off, or `None` if the reply is complete. The server never repairs such
+/// a reply, because the missing part could reverse the meaning.
 fn cut_off(reply: &Reply) -> Option<String> {
     reply.is_cut_off().then(|| "the reply was cut off before it ended; say less, or allow more tokens".into())
 }
@@ -230,7 +231,7 @@ impl<T: DeserializeOwned> Mode for Schema<T> {
     }
 }
 
-/// Returns the model's text, or the input of its calls.
+/// Returns the text of the model's reply. If the reply has no text, returns the input of the tool calls.
 fn raw_text(reply: &Reply) -> String {
     let text = reply.text();
     if !text.is_empty() {
@@ -245,7 +246,7 @@ fn raw_text(reply: &Reply) -> String {
     inputs.join("\n")
 }
 
-/// The mode in which the model replies with data, and invalid replies are retried.
+/// The mode in which the model replies with data. After an invalid reply, the server asks the model again.
 #[derive(Debug)]
 pub struct GuaranteedSchema<T>(pub(super) Schema<T>);
 
@@ -276,7 +277,7 @@ impl<T: DeserializeOwned> Mode for GuaranteedSchema<T> {
 pub struct Tools {
     offered: Vec<ToolDefinition>,
     pub(super) choice: Option<ToolChoice>,
-    /// The validators of the arguments, in the order of `offered`. `prepare` makes them.
+    /// The validators of the arguments, in the order of `offered`. `prepare` creates these validators.
     validators: Vec<Validator>,
 }
 
@@ -285,8 +286,8 @@ impl Tools {
         Self { offered: tools.into_iter().collect(), choice, validators: Vec::new() }
     }
 
-    /// Converts calls in text blocks into calls, and sets the stop reason of calls. A reply without calls is not
-    /// changed.
+    /// Converts tool calls that the model wrote as text into `tool_use` blocks, and then sets the stop reason for tool
+    /// calls. A reply without tool calls does not change.
     fn called(asked: &Asked, reply: Reply, id: &str) -> Called {
         let mut reply = plain::with_calls(&asked.request, reply, id);
         let calls = reply.tool_calls();
@@ -298,7 +299,7 @@ impl Tools {
     }
 }
 
-/// A reply to a request with tools.
+/// The parsed reply to a request that offers tools.
 struct Called {
     reply: Reply,
     calls: Vec<ToolCall>,
@@ -350,7 +351,7 @@ impl Mode for Tools {
     }
 }
 
-/// The mode in which the model must call a tool, and invalid replies are retried.
+/// The mode in which the model must call a tool. After an invalid reply, the server asks the model again.
 #[derive(Debug)]
 pub struct GuaranteedTools(pub(super) Tools);
 

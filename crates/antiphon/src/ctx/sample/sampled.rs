@@ -50,7 +50,7 @@ impl<T> SampledParsed<T> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ParseError {
-    /// The problems of the reply, one line for each.
+    /// The problems of the reply, one per line.
     pub message: String,
     /// The text of the reply, or the inputs of its tool calls.
     pub raw_text: String,
@@ -68,13 +68,14 @@ impl std::error::Error for ParseError {}
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SampledCalls {
-    /// The model's reply. If the model called tools, the reply has `tool_use` blocks and the stop reason `toolUse`. The
-    /// reply has this form even if the client does not support `sampling.tools` and the model wrote the calls as text.
+    /// The model's reply. If the model called tools, the reply contains `tool_use` blocks and the stop reason
+    /// `toolUse`. If the client does not support `sampling.tools`, the model writes the calls as text. Antiphon then
+    /// converts the calls into `tool_use` blocks.
     pub reply: Reply,
     /// The tool calls that the model requested, in the order of the reply.
     pub calls: Vec<ToolCall>,
-    /// The request and the reply as messages. Before you add these messages to a history, close the exchange with the
-    /// results of the calls.
+    /// The request and the reply as messages. Before you add these messages to a history, add the results of the tool
+    /// calls.
     pub exchange: OpenExchange,
 }
 
@@ -94,13 +95,13 @@ pub struct SampledSchema<T> {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SampledTools {
-    /// The model's reply, with `tool_use` blocks and the stop reason `toolUse`. The reply has this form even if the
-    /// client does not support `sampling.tools` and the model wrote the calls as text.
+    /// The model's reply, with `tool_use` blocks and the stop reason `toolUse`. If the client does not support
+    /// `sampling.tools`, the model writes the calls as text. Antiphon then converts the calls into `tool_use` blocks.
     pub reply: Reply,
-    /// The tool calls that the model requested, in the order of the reply. The list has at least one call.
+    /// The tool calls that the model requested, in the order of the reply. The list contains at least one call.
     pub calls: ToolCalls,
-    /// The request and the reply as messages. Before you add these messages to a history, close the exchange with the
-    /// results of the calls.
+    /// The request and the reply as messages. Before you add these messages to a history, add the results of the tool
+    /// calls.
     pub exchange: OpenExchange,
 }
 
@@ -124,7 +125,7 @@ is_a_reply! {
     SampledTools;
 }
 
-/// A list of one or more tool calls, so `calls[0]` always exists.
+/// A list of at least one tool call, so `calls[0]` always exists.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<ToolCall>", into = "Vec<ToolCall>")]
 pub struct ToolCalls(Vec<ToolCall>);

@@ -1,4 +1,4 @@
-//! Calls that create tasks, and the task support of tools.
+//! Calls that create tasks, and the task support in the list of tools.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ struct Wish {
 }
 
 impl Handler {
-    /// Handles `tools/call` with a `task`. Returns the task.
+    /// Handles `tools/call` with a `task`. Returns the created task.
     pub(super) async fn call_as_task(
         &self,
         tasks: &Arc<Tasks>,
@@ -49,7 +49,7 @@ impl Handler {
         let registry = self.service.registry();
         let Some(tool) = self.permit_call(&registry, &name, &context, |_| false).await? else {
             return Err(match &self.service.inner {
-                // The wrapped SDK handler has not declared that its tools support tasks.
+                // A wrapped SDK handler has not declared that its tools support tasks.
                 Some(_) => {
                     method_not_found(format!("there is no tool `{name}` that can be called as a task"))
                 }
@@ -63,7 +63,8 @@ impl Handler {
         let peer = context.peer.clone();
         let client = self.client(context);
         count(&self.service, tool, &arguments, &client).await?;
-        // A call that is rejected here never creates a task, so no task result could contain the error.
+        // A call that is rejected here does not create a task. So the error must be returned now, because it cannot be
+        // part of a task result.
         tool.arguments
             .check(&arguments, self.service.runtime.limits.argument_depth)
             .map_err(|error| to_error_data(&error))?;
@@ -73,7 +74,7 @@ impl Handler {
         Ok(json!({"task": flat(&view)}))
     }
 
-    /// Handles `tools/call` with a `task` on a server without tasks. Ignores the `task`.
+    /// Handles `tools/call` with a `task` on a server without tasks. The `task` is ignored.
     pub(super) async fn call_at_once(
         &self,
         call: Call,
@@ -85,7 +86,7 @@ impl Handler {
         to_json(ServerResult::from(response))
     }
 
-    /// Handles `tools/list`, and adds the task support of each tool of the registry.
+    /// Handles `tools/list`. Adds the task support to each tool of the registry.
     pub(super) async fn tools_with_execution(
         &self,
         page: PaginatedRequestParams,
@@ -95,7 +96,7 @@ impl Handler {
         self.with_execution(listed)
     }
 
-    /// Adds the task support of each tool of the registry to a list of tools.
+    /// Adds the task support to each tool in a list that belongs to the registry.
     pub(in crate::mcp) fn with_execution(&self, listed: ListToolsResult) -> Result<Value, ErrorData> {
         let registry = self.service.registry();
         let policies: Vec<_> = listed.tools.iter().map(|tool| self.policy(&registry, tool)).collect();
@@ -106,7 +107,7 @@ impl Handler {
                 let support = match policy {
                     TaskPolicy::Never => "forbidden",
                     TaskPolicy::WhenLong => "optional",
-                    // A client that does not follow tasks reads the result with a tool.
+                    // If a client does not follow tasks, the model can read the result with `task_result`.
                     TaskPolicy::Always if self.service.asking.is_some() => "optional",
                     TaskPolicy::Always => "required",
                 };
@@ -116,8 +117,8 @@ impl Handler {
         Ok(listed)
     }
 
-    /// Returns the task policy of a listed tool, if it belongs to the registry. A tool of the inner handler can have the
-    /// name of a hidden tool, but does not share its schema.
+    /// Returns the task policy of a listed tool if the tool belongs to the registry. A tool of the inner handler can
+    /// have the same name as a hidden tool. But the two tools do not share the same schema value.
     fn policy(&self, registry: &Registry, listed: &Tool) -> Option<TaskPolicy> {
         let own = registry.tool(&listed.name)?;
         let is_own = || Arc::ptr_eq(&own.definition.input_schema, &listed.input_schema);
@@ -125,7 +126,7 @@ impl Handler {
     }
 }
 
-/// Returns the error for a call without a `task` if the tool requires one.
+/// Returns the error for a call without a `task`, if the tool requires a task.
 pub(in crate::mcp) fn required(name: &str) -> ErrorData {
     method_not_found(format!("the tool `{name}` requires task augmentation: call it with a `task`"))
 }

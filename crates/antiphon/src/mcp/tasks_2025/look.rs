@@ -38,7 +38,7 @@ impl Handler {
         Ok(shown)
     }
 
-    /// Handles `tasks/cancel`. A task that has ended cannot be cancelled here, unlike on MCP 2026-07-28.
+    /// Handles `tasks/cancel`. Unlike on MCP 2026-07-28, a task that has ended cannot be cancelled.
     pub(super) async fn end_task(
         &self,
         tasks: &Arc<Tasks>,
@@ -61,8 +61,7 @@ impl Handler {
         }
     }
 
-    /// Handles `tasks/list`. A cursor is encrypted for its caller, because it contains a position in the
-    /// store.
+    /// Handles `tasks/list`. The cursor contains a position in the store, so it is encrypted for the caller.
     pub(super) async fn list_tasks(
         &self,
         tasks: &Arc<Tasks>,

@@ -1,16 +1,15 @@
 //! Tasks in the 2025-11-25 revision.
 //!
-//! The SDK reads only the tasks of MCP 2026-07-28, so these requests arrive under other names.
+//! The SDK supports only the tasks of MCP 2026-07-28. So a layer below the SDK renames the requests of MCP 2025-11-25.
 //! `antiphon/tasks/get` is `tasks/get`, and `antiphon/tasks/call` is a `tools/call` with a `task`.
-//! `antiphon/tools/list` is `tools/list`, whose tools have an `execution` here. A layer below the SDK renames
-//! the requests. A client that uses the other names directly gets the same result. In 2026-07-28 requests,
-//! these methods are unknown.
+//! `antiphon/tools/list` is `tools/list`. Its result contains the `execution` of each tool. If a client uses one of
+//! these names directly, the result is the same. In 2026-07-28 requests, these methods are unknown.
 //!
-//! - `call`: calls that create tasks, and the task support of tools.
+//! - `call`: calls that create tasks, and the task support in the list of tools.
 //! - `look`: `tasks/get`, `tasks/cancel` and `tasks/list`.
-//! - `result`: waits for a task, and asks its questions meanwhile. `task/asking.rs` ensures that a question
-//!   is not asked twice.
-//! - `status`: notifies sessions of the status of their tasks.
+//! - `result`: waits for the end of a task, and sends the task's questions during the wait. `task/asking.rs` ensures
+//!   that a question is not sent twice.
+//! - `status`: notifies sessions of status changes of their tasks.
 
 mod call;
 mod look;
@@ -30,14 +29,14 @@ pub(super) use call::required;
 use super::{Handler, admit::pass, handler::unknown_method};
 use crate::{mcp::Service, task::Tasks};
 
-/// The temporary place of the task capability. The layer below the SDK moves it to its final place, which the
-/// SDK does not support.
+/// The temporary name of the task capability. The SDK does not support the final name. So the layer below the SDK
+/// moves the capability to the final name.
 const CAPABILITY: &str = "antiphon/tasks";
 
-/// The metadata key that contains the task of a message.
+/// The `_meta` key under which a message contains the ID of its task.
 const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 
-/// The 2025-11-25 methods that the SDK does not support.
+/// The methods of 2025-11-25 that the SDK does not support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Method {
     Tools,
@@ -61,7 +60,7 @@ impl Method {
         })
     }
 
-    /// Returns the method's name in 2025-11-25, if it is about existing tasks.
+    /// Returns the name of the method in 2025-11-25, if the method is for existing tasks.
     fn of_tasks(self) -> Option<&'static str> {
         match self {
             Self::Tools | Self::Call => None,
@@ -88,7 +87,7 @@ impl Handler {
         request: CustomRequest,
         context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
-        // Listing and calling tools check the permission and count the request themselves.
+        // The methods that list and call tools check the permission and count the request themselves.
         if let Some(name) = method.of_tasks() {
             self.permit(name, None, &context.extensions)?;
             pass(&self.service, &context.extensions)?;
@@ -105,8 +104,8 @@ impl Handler {
         answer.map(CustomResult)
     }
 
-    /// Handles a request on a server without tasks. A call then ignores its `task`. A wrapped SDK handler can
-    /// have tasks.
+    /// Handles a request on a server without tasks. If the request is a call, its `task` is ignored. A wrapped SDK
+    /// handler can have its own tasks.
     async fn without_tasks(
         &self,
         method: Method,
@@ -129,7 +128,7 @@ impl Handler {
 /// Declares the task operations that this client can use.
 pub(super) fn declare(service: &Service, extensions: &Extensions, result: &mut InitializeResult) {
     let Some(tasks) = &service.tasks else { return };
-    // Earlier revisions have no tasks.
+    // Revisions before 2025-11-25 have no tasks.
     if result.protocol_version.as_str() < crate::protocol::revision::SESSION {
         return;
     }
@@ -142,10 +141,10 @@ pub(super) fn declare(service: &Service, extensions: &Extensions, result: &mut I
     result.capabilities.experimental.get_or_insert_default().insert(CAPABILITY.to_owned(), declared);
 }
 
-/// Returns whether the caller can list tasks. It can if it is authenticated, or if no other caller shares its
-/// connection and its tasks.
+/// Returns whether the caller can list tasks. This is the case if the caller is authenticated, or if no other caller
+/// shares the connection and the tasks.
 ///
-/// Unauthenticated callers over HTTP or with a shared backend have the same owner, and would see each other's
+/// Unauthenticated callers over HTTP, or with a shared backend, have the same owner. So they would see each other's
 /// tasks.
 fn may_list(service: &Service, tasks: &Tasks, extensions: &Extensions) -> bool {
     let alone = !is_over_http(extensions) && service.runtime.backend.is_none();
@@ -168,7 +167,7 @@ fn method_not_found(message: String) -> ErrorData {
     ErrorData::new(ErrorCode::METHOD_NOT_FOUND, message, None)
 }
 
-/// Converts a result to its 2025-11-25 form.
+/// Converts a result into its 2025-11-25 form.
 fn to_json(mut result: rmcp::model::ServerResult) -> Result<Value, ErrorData> {
     result.strip_result_type_for_legacy_peer();
     serde_json::to_value(result).map_err(|error| ErrorData::internal_error(error.to_string(), None))

@@ -1,4 +1,4 @@
-//! `tasks/result`: waits for a task, and asks the client the task's questions meanwhile.
+//! `tasks/result`: waits for the end of a task, and sends the task's questions to the client during the wait.
 
 use std::{collections::BTreeMap, future::Future, pin::Pin, sync::Arc, task::Poll, time::Duration};
 
@@ -22,16 +22,16 @@ use crate::{
     task::{Ended, Owner, TaskView, Tasks},
 };
 
-/// How long a client can take to respond to a ping, if another client could be asked instead.
+/// How long a client can take to respond to a ping if another client could answer its questions.
 const PRESENCE: Duration = Duration::from_secs(5);
 
 impl Handler {
-    /// Waits for the end of a task. Returns the result that the call would have returned.
+    /// Waits for the end of a task. Returns the result that a call without a task would have returned.
     ///
     /// # Cancel safety
     ///
-    /// If you drop the future, it withdraws its questions, and the next waiting request asks them. An answer
-    /// that has arrived is stored.
+    /// Dropping the future withdraws its questions. The next waiting request then sends these questions. Answers that
+    /// have arrived are stored.
     pub(super) async fn task_result(
         &self,
         tasks: &Arc<Tasks>,
@@ -45,8 +45,8 @@ impl Handler {
         let peer = context.peer.clone();
         let client = self.client(context);
         self.follow(tasks, &view, &client, peer);
-        // This request counts as one that waits for users. If the task has ended, it is answered even over
-        // the limit.
+        // This request counts as a request that waits for users. If the task has already ended, the request is
+        // answered even if the limit is reached.
         let waits = self.service.runtime.limiter.await_people(&self.service.runtime.limits);
         if let Err(refused) = &waits
             && !view.status.is_final()
@@ -57,13 +57,14 @@ impl Handler {
         let wanted = Arc::new(Notify::new());
         let mut questions =
             Questions { access, client: &client, wanted: Arc::clone(&wanted), out: Vec::new() };
-        // One future for all iterations, so that other events do not restart the ping.
+        // There is only one future for all iterations, so that other events do not restart the ping.
         let mut deserted = std::pin::pin!(deserted(&client, &wanted));
         while !view.status.is_final() {
-            // Register before the read, so that a later release is not missed.
+            // The registration happens before the read, so that a question that is released after the read is not
+            // missed.
             let released = tasks.asking.released();
             if questions.claim(&view) {
-                // The request that asked before may have stored the answer after `view` was read.
+                // Another request may have stored the answer after `view` was read.
                 view = access.get(&owner, &request.task_id).await?;
                 if view.status.is_final() {
                     break;
@@ -79,8 +80,8 @@ impl Handler {
                 changed = tasks.changed(&owner, &request.task_id, view.version) => {
                     view = changed.map_err(|error| to_error_data(&error))?.ok_or_else(tasks_2026::unknown)?;
                 }
-                // Over HTTP, the server cannot detect that a client has gone, and the client may be back in
-                // another session.
+                // Over HTTP, the server cannot detect that a client has disconnected. The client may have reconnected
+                // in another session.
                 () = &mut deserted => {
                     return Err(ErrorData::internal_error("the client did not answer a ping", None));
                 }
@@ -92,13 +93,13 @@ impl Handler {
     }
 }
 
-/// Access to tasks with MCP errors.
+/// Access to tasks. Errors are converted into MCP errors.
 #[derive(Clone, Copy)]
 struct TaskAccess<'a> {
     tasks: &'a Arc<Tasks>,
 }
 
-/// Converts the end of a task to the response of its call.
+/// Converts the end of a task into the response of the call.
 fn finished(view: TaskView) -> Result<Value, ErrorData> {
     match view.ended {
         Some(Ended::Output(output)) => {
@@ -108,7 +109,7 @@ fn finished(view: TaskView) -> Result<Value, ErrorData> {
             Ok(result)
         }
         Some(Ended::Error { code, message, data }) => Err(ErrorData::new(ErrorCode(code), message, data)),
-        // A cancelled call has the same response. MCP has no error code for it.
+        // The response is the same as for a cancelled call. MCP has no error code for a cancellation.
         Some(Ended::Cancelled) | None => Err(ErrorData::internal_error("the task was cancelled", None)),
     }
 }
@@ -120,7 +121,7 @@ async fn keep_alive(client: &Client, every: Option<&mut Interval>) {
     client.ping(every.period()).await;
 }
 
-/// Completes if another request wants to ask this client's questions and this client does not respond to a
+/// Completes if another request wants to send the questions of this client, and this client does not respond to a
 /// ping.
 async fn deserted(client: &Client, wanted: &Notify) {
     loop {
@@ -131,11 +132,11 @@ async fn deserted(client: &Client, wanted: &Notify) {
     }
 }
 
-/// The questions that this request asks.
+/// The questions that this request sends.
 struct Questions<'a> {
     access: TaskAccess<'a>,
     client: &'a Client,
-    /// Notified when another request wants to ask them.
+    /// Notified when another request wants to send these questions.
     wanted: Arc<Notify>,
     out: Vec<Question>,
 }
@@ -152,8 +153,8 @@ struct Question {
 type Answer = Pin<Box<dyn Future<Output = crate::Result<Value>> + Send>>;
 
 impl Questions<'_> {
-    /// Claims the questions that no other request asks and that this client can answer. Returns whether there
-    /// were any.
+    /// Claims the questions that no other request sends and that this client can answer. Returns whether there were
+    /// such questions.
     fn claim(&mut self, view: &TaskView) -> bool {
         let before = self.out.len();
         for (key, request) in &view.asks {
@@ -167,7 +168,7 @@ impl Questions<'_> {
         self.out.len() > before
     }
 
-    /// Returns whether another request asks a question that this client could answer.
+    /// Returns whether another request has claimed a question that this client could answer.
     fn misses(&self, view: &TaskView) -> bool {
         view.asks.iter().any(|(key, request)| !self.has(key) && self.client.lacks(request).is_none())
     }
@@ -186,8 +187,8 @@ impl Questions<'_> {
         }
     }
 
-    /// Waits for the next answer. The requests are polled here and not spawned: over HTTP, a question that
-    /// belongs to a request must use the stream of that request.
+    /// Waits for the next answer. The requests are polled here and not in separate Tokio tasks. Over HTTP, a question
+    /// must use the stream of the request that it belongs to.
     async fn answered(&mut self) -> (Question, crate::Result<Value>) {
         let (at, answer) = std::future::poll_fn(|cx| {
             for (at, question) in self.out.iter_mut().enumerate() {
@@ -221,16 +222,16 @@ impl TaskAccess<'_> {
         let answer = match answer {
             Ok(answer) if fits(&request, &answer) => answer,
             Ok(_) => {
-                // If the question were sent again immediately, the client would give the same answer.
+                // If the server sent the question again immediately, the client would give the same answer.
                 let message = format!("the answer to `{}` is not valid", request["method"]);
                 return Err(ErrorData::invalid_params(message, None));
             }
             Err(error) => match error.kind() {
-                // A form that the client could not show counts as cancelled.
+                // If the client could not show a form, the form counts as cancelled.
                 ErrorKind::Client { .. } if request["method"] == "elicitation/create" => {
                     json!({"action": "cancel"})
                 }
-                // A run cannot store a client error as an answer. The question stays open and can be asked
+                // A run cannot store an error of the client as an answer. So the question stays open, and can be sent
                 // again.
                 ErrorKind::Client { code, message } => {
                     return Err(ErrorData::new(ErrorCode(*code), message.clone(), None));
@@ -239,10 +240,10 @@ impl TaskAccess<'_> {
             },
         };
         let (tasks, owner) = (Arc::clone(self.tasks), owner.clone());
-        // Spawned, so that the user's answer is stored even if the waiting request is dropped now.
+        // The answer is stored in its own Tokio task, so that it is stored even if the waiting request is dropped now.
         let taken = tokio::spawn(async move {
             let taken = tasks.answer(&owner, &task, &BTreeMap::from([(key, answer)])).await;
-            // No other request can ask the question before the answer is stored.
+            // The claim is released only now. So no other request can send the question before the answer is stored.
             drop(claim);
             taken
         });

@@ -1,4 +1,4 @@
-//! The 2025-11-25 form of a task, and status notifications to sessions.
+//! The 2025-11-25 form of a task, and the status notifications to sessions.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,18 +18,18 @@ use crate::{
     task::{Ended, Owner, TaskView, Tasks},
 };
 
-/// How often a followed task is read if no announcement arrives. Announcements can be lost, and tasks can
-/// expire.
+/// The maximum time between two reads of a followed task. Notifications between replicas can be lost, and tasks can
+/// expire without a notification.
 const POLL_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Converts a task to its flat JSON form.
+/// Converts a task into its flat JSON form.
 pub(super) fn flat(view: &TaskView) -> Value {
     let mut task = json!({
         "taskId": view.id,
         "status": status(view),
         "createdAt": timestamp(view.created),
         "lastUpdatedAt": timestamp(view.updated),
-        // Always present. `null` means that no expiry is set.
+        // The field is always present. `null` means that the task has no expiry.
         "ttl": view.ttl,
         "pollInterval": view.poll,
     });
@@ -39,8 +39,8 @@ pub(super) fn flat(view: &TaskView) -> Value {
     task
 }
 
-/// Returns the status in 2025-11-25. There a tool error makes a task `failed`. On MCP 2026-07-28, only a JSON-RPC
-/// error does.
+/// Returns the status of a task in 2025-11-25. In this revision, a tool error makes a task `failed`. On MCP
+/// 2026-07-28, only a JSON-RPC error does this.
 fn status(view: &TaskView) -> &'static str {
     match &view.ended {
         Some(Ended::Output(output)) if output.is_error => "failed",
@@ -49,7 +49,8 @@ fn status(view: &TaskView) -> &'static str {
 }
 
 impl Handler {
-    /// Sends the task's status changes to the caller's session. The caller receives `view` itself.
+    /// Sends status changes of a task to the session of the caller. The caller already has the current status from
+    /// `view`.
     pub(super) fn follow(
         &self,
         tasks: &Arc<Tasks>,
@@ -67,7 +68,7 @@ impl Handler {
     }
 }
 
-/// Notifies a session of each new status of a task, until the status is final or the session ends.
+/// Notifies a session of each new status of a task, until the task or the session has ended.
 async fn follow(
     tasks: Arc<Tasks>,
     owner: Owner,
@@ -79,7 +80,7 @@ async fn follow(
     let mut told = told;
     let news = tasks.news(place.id());
     loop {
-        // Register before the read, so that a later change is not missed.
+        // The registration happens before the read, so that a change after the read is not missed.
         let heard = news.notified();
         match tasks.get(&owner, place.id()).await {
             Ok(Some(view)) => {
@@ -107,7 +108,7 @@ async fn follow(
 
 fn notification(view: &TaskView) -> ServerNotification {
     let mut notification = CustomNotification::new("notifications/tasks/status", Some(flat(view)));
-    // If several replicas serve the session, this ID identifies duplicate notifications.
+    // If several replicas serve the session, this ID makes it possible to find duplicate notifications.
     let id = format!("task {} {}", view.id, view.updated);
     notification.extensions.insert(ChangeId(id.into()));
     ServerNotification::CustomNotification(notification)

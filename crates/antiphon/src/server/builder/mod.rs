@@ -35,10 +35,10 @@ use crate::{
     tool::{Tool, is_tool_name},
 };
 
-/// How long requests in flight can finish at shutdown, by default.
+/// How long requests in flight can continue after the start of a shutdown, by default.
 const DRAIN: Duration = Duration::from_secs(30);
 
-/// A builder for a [`Server`]. [`build`](Self::build) returns all configuration problems together.
+/// A builder for a [`Server`]. [`build`](Self::build) returns all configuration problems in one error.
 #[must_use = "a builder does nothing until it is built"]
 pub struct ServerBuilder {
     about: About,
@@ -57,22 +57,22 @@ pub struct ServerBuilder {
     principal: Option<PrincipalHook>,
     pub(super) auth: Option<Arc<dyn Authorize>>,
     states: States,
-    /// The instructions of the mounted servers, with the prefix of their tools.
+    /// The prefix of each mounted server, with the instructions of this server.
     mounted_instructions: Vec<(String, String)>,
-    /// The methods that set something which only the outermost server can have.
+    /// The names of methods whose settings only the outermost server can have.
     pub(super) outer_settings: BTreeSet<&'static str>,
     layers: Vec<BoxLayer>,
     problems: Vec<String>,
 }
 
-/// Adds a layer around a service.
+/// A function that adds a layer around a service.
 type BoxLayer = Box<dyn FnOnce(Next) -> Next + Send + Sync>;
 
-/// The parts of a server that is mounted in another one.
+/// The parts of a mounted server that the outer server uses.
 pub(super) struct Mounted {
     pub(super) registry: Registry,
     pub(super) mount: Arc<Mount>,
-    /// The instructions, with the prefix of their tools.
+    /// The prefix of each server, with the instructions of this server.
     pub(super) instructions: Vec<(String, String)>,
 }
 
@@ -131,35 +131,40 @@ impl ServerBuilder {
         self
     }
 
-    /// Also serves the tools, prompts, resources and completions of an existing `rmcp` handler. If an item of the
-    /// handler has the same name as an item of this server, clients get the item of this server. If that item is hidden
-    /// from a request, the request gets the item of the handler.
+    /// Adds the tools, prompts, resources and completions of an existing `rmcp` handler. If an item of the handler has
+    /// the same name as an item of this server, clients get the item of this server. If the item of this server is
+    /// hidden from a request, the request gets the item of the handler.
     pub fn handler(mut self, handler: impl ServerHandler) -> Self {
         self.outer_settings.insert("handler");
         self.inner = Some(Arc::new(Wrapped(handler)));
         self
     }
 
-    /// Mounts another server in this one: adds its tools, prompts and resources, with their states.
+    /// Mounts another server in this server. This server then offers the tools, prompts and resources of the mounted
+    /// server, and the mounted server keeps its states.
     ///
-    /// Clients get the tools and prompts as `prefix_name`, for example `notes_search`. This name is also used in
-    /// journals, tasks, limits and logs. A prefix has 1 to 128 letters, digits, `_`, `-` or `.`, and so has the name of
-    /// a tool with its prefix. Resources keep their URIs.
+    /// Clients get the tools and prompts as `prefix_name`, for example `notes_search`. The same name is used in
+    /// journals, tasks, limits and logs. A prefix has 1 to 128 characters: letters, digits, `_`, `-` or `.`. A tool's
+    /// name with its prefix must follow the same rule. Resources keep their URIs.
     ///
-    /// | of the mounted server | effect |
+    /// | part of the mounted server | effect on this server |
     /// |---|---|
-    /// | tools, prompts, resources, and all their settings (scopes, quotas, timeouts, task and retry policies) | kept. Scopes are checked only if this server has `with_auth` |
+    /// | tools, prompts, resources, and all their settings (scopes, quotas, timeouts, task and retry policies) | kept. The server checks scopes only if you call `with_auth` on this server |
     /// | groups of tools ([`Tool::in_group`]) | kept, separate from the groups of other servers. Tools of the mounted server enable `group`. Tools of this server enable the same group as `prefix/group` |
-    /// | [`with_state`](Self::with_state) | Kept: its items get its values. If it lacks a value, its items get the value of the server around it |
-    /// | [`with_instructions`](Self::with_instructions) | added to the instructions of this server, with the prefix |
-    /// | [`mount`](Self::mount) | kept: the names then have both prefixes |
-    /// | name, version, title, description, website, icons | not used: clients get one server |
-    /// | all other settings, for example `with_limits`, `with_model`, `with_auth` or `with_results` | [`build`](Self::build) returns an error. Set them on this server |
+    /// | [`with_state`](Self::with_state) | kept. Items of the mounted server get its values. If the mounted server has no value of a type, its items get the value of this server |
+    /// | [`with_instructions`](Self::with_instructions) | added to the instructions of this server, together with the prefix |
+    /// | [`mount`](Self::mount) | kept. The names of nested items have both prefixes |
+    /// | name, version, title, description, website, icons | not used, because clients connect to one server |
+    /// | all other settings, for example `with_limits`, `with_model`, `with_auth` or `with_results` | [`build`](Self::build) returns an error. Set these options on this server |
     ///
-    /// [`build`](Self::build) also returns an error if two servers have the same prefix, the same tool or prompt name, or
-    /// resources with the same URI. This includes a resource that matches a template of another server. It does not include
-    /// templates that match some of the same URIs, such as `notes://{page}` and `notes://{page}.md`. A request then gets the
-    /// template that was added first.
+    /// [`build`](Self::build) returns an error in these cases:
+    ///
+    /// - Two servers have the same prefix, or the same name of a tool or prompt.
+    /// - A resource of one server has the same URI as a resource of another server.
+    /// - A resource of one server matches a template of another server.
+    ///
+    /// Templates of two servers can match some of the same URIs, for example `notes://{page}` and `notes://{page}.md`.
+    /// A request for such a URI gets the template that was added first.
     ///
     /// # Examples
     ///
@@ -174,7 +179,7 @@ impl ServerBuilder {
     ///     .with_state(vec!["buy milk".to_owned()])
     ///     .tool(Tool::new("search", "Searches the notes", search));
     ///
-    /// // The tool is named `notes_search`.
+    /// // Clients get the tool as `notes_search`.
     /// let server = Server::builder("office", "1.0.0").mount("notes", notes).build()?;
     /// # let _ = server;
     /// # Ok::<(), antiphon::BuildError>(())
@@ -186,7 +191,7 @@ impl ServerBuilder {
         self
     }
 
-    /// Returns the parts of this server that the server around it keeps. Returns `None` if the prefix is not valid.
+    /// Returns the parts of this server that the outer server uses. Returns `None` if the prefix is not valid.
     pub(super) fn into_mounted(self, prefix: String, problems: &mut Vec<String>) -> Option<Mounted> {
         if !is_tool_name(&prefix) {
             problems.push(format!(
@@ -242,8 +247,8 @@ impl ServerBuilder {
         self
     }
 
-    /// Adds a value that tools share, for example a pool, a client or a configuration. A tool receives the value as a
-    /// parameter of type [`State<T>`](crate::State), or reads it with [`Ctx::state`](crate::Ctx::state).
+    /// Adds a value that all tools share, for example a pool, a client or a configuration. A tool takes the value as a
+    /// parameter of type [`State<T>`](crate::State), or reads the value with [`Ctx::state`](crate::Ctx::state).
     ///
     /// A server can have only one value of each type. If you add a second value of the same type,
     /// [`build`](Self::build) returns an error. Wrap the second value in a new type.
@@ -263,17 +268,17 @@ impl ServerBuilder {
         self
     }
 
-    /// Sets how the server encrypts suspended runs. If you run several replicas, give all of them the same
-    /// [`KeyRing`](crate::seal::KeyRing). A single server also needs a fixed key ring if suspended runs must survive
-    /// its restart.
+    /// Sets how the server encrypts suspended runs. If you run several replicas, give the same
+    /// [`KeyRing`](crate::seal::KeyRing) to all of them. If suspended runs must survive a restart, a single server
+    /// also needs a fixed key ring.
     pub fn with_seal(mut self, seal: SealConfig) -> Self {
         self.outer_settings.insert("with_seal");
         self.seal = seal;
         self
     }
 
-    /// Sets the server's model, which can answer sampling requests instead of the client's model.
-    /// [`with_sampling`](Self::with_sampling) selects when the server's model is used. Default: none.
+    /// Sets the model that the server itself can call. This model can answer sampling requests instead of the client's
+    /// model. [`with_sampling`](Self::with_sampling) sets when the server's model is used. Default: none.
     ///
     /// You can use any [`Model`]. The crate `antiphon-llm` has models for OpenAI, Anthropic, Gemini, Ollama, and
     /// servers with a compatible API.
@@ -283,7 +288,7 @@ impl ServerBuilder {
         self
     }
 
-    /// Sets whether the client's model or the server's model answers sampling requests. Default:
+    /// Sets in which order the client's model and the server's model answer sampling requests. Default:
     /// [`SamplingPolicy::ClientFirst`].
     pub fn with_sampling(mut self, policy: SamplingPolicy) -> Self {
         self.outer_settings.insert("with_sampling");
@@ -291,16 +296,16 @@ impl ServerBuilder {
         self
     }
 
-    /// Sets the backend: the store, queue and bus that the replicas share. Default: none. Without a backend, the server
-    /// needs no other service. If you enable a feature that needs a backend and set no backend, [`build`](Self::build)
-    /// returns an error.
+    /// Sets the backend: the store, queue and bus that the replicas share. Default: none. Without a backend, the
+    /// server needs no other service. If you use a feature that needs a backend, and do not set a backend,
+    /// [`build`](Self::build) returns an error.
     ///
     /// ```
     /// use antiphon::Server;
     /// use antiphon_store::{Backend, QueueConfig};
     ///
     /// # async fn example() -> antiphon::Result<()> {
-    /// // In production `redis://…`, `postgres://…` or `nats://…`, with the crate's feature of that name.
+    /// // In production, use `redis://…`, `postgres://…` or `nats://…`, with the crate feature of the same name.
     /// let backend = Backend::connect("memory:", "shop", QueueConfig::default()).await?;
     /// let server = Server::builder("shop", "1.0.0").with_backend(backend).build()?;
     /// # Ok(())
@@ -313,32 +318,32 @@ impl ServerBuilder {
     }
 
     /// Enables tasks: runs that outlive the request that started them. While a task waits for a user or for a point in
-    /// time, it uses no memory, and any worker can continue it. Default: no tasks.
+    /// time, the task uses no memory. Any worker can continue the task afterwards. Default: no tasks.
     ///
-    /// With a [backend](Self::with_backend), all replicas share the tasks. With a persistent backend, the tasks also
-    /// survive when all replicas stop. Without a backend, tasks are lost when this process ends.
+    /// If the server has a [backend](Self::with_backend), all replicas share the tasks. If the backend is persistent,
+    /// the tasks also survive when all replicas stop. Without a backend, tasks are lost when the process ends.
     pub fn with_tasks(mut self, tasks: TaskConfig) -> Self {
         self.outer_settings.insert("with_tasks");
         self.tasks = Some(tasks);
         self
     }
 
-    /// Enables questions to users whose client does not show questions, and long calls of clients without MCP tasks.
-    /// Default: off.
+    /// Enables two features: questions to users in hosts that do not show forms, and long calls of clients without MCP
+    /// tasks. Default: off.
     ///
-    /// In both cases the run becomes a task, and the call returns a result with the next step for the model. The
-    /// user answers in a form, which is an MCP App. The model reads the result of the run with the tool `task_result`.
-    /// The documentation of [`AskPolicy`] lists the tools that the server adds.
+    /// In both cases the run becomes a task. The call returns a result that tells the model the next step. The user
+    /// answers in a form, which is an MCP App. The model reads the result of the run with the tool `task_result`. The
+    /// documentation of [`AskPolicy`] lists the tools that the server adds.
     ///
-    /// The server then has tasks, with [`TaskConfig::default`] if you do not call [`with_tasks`](Self::with_tasks). If
-    /// you run several replicas, they need a [backend](Self::with_backend) and the same
-    /// [`KeyRing`](crate::seal::KeyRing), because each replica can receive the user's answer. Without a backend, the
-    /// waiting runs are lost when this process ends.
+    /// This method also enables tasks, with [`TaskConfig::default`] unless you call [`with_tasks`](Self::with_tasks).
+    /// If you run several replicas, all of them need a [backend](Self::with_backend) and the same
+    /// [`KeyRing`](crate::seal::KeyRing), because any replica can receive the user's answer. Without a backend,
+    /// waiting runs are lost when the process ends.
     ///
     /// # Replay
     ///
     /// A run that waits for a form is suspended on both protocol revisions. So the rules of replay (see
-    /// [`Ctx`](crate::Ctx)) also apply to clients of MCP 2025-11-25.
+    /// [`Ctx`](crate::Ctx)) apply even if the client uses MCP 2025-11-25.
     ///
     /// # Examples
     ///
@@ -369,7 +374,7 @@ impl ServerBuilder {
         self
     }
 
-    /// Sets the name of this replica, which appears in traces and in operators' views. Default: eight random
+    /// Sets the name of this replica. The name appears in traces and in the views for operators. Default: eight random
     /// hexadecimal digits.
     pub fn with_replica(mut self, name: impl Into<String>) -> Self {
         self.outer_settings.insert("with_replica");
@@ -379,9 +384,9 @@ impl ServerBuilder {
 
     /// Sets whether responses contain a trace of the run, in `_meta["antiphon/trace"]`. Default: no.
     ///
-    /// The trace names the replica, the journal entries that were replayed, the new entries, and the question at which
-    /// the run suspended. The trace contains the names of questions and steps, but not their values. `antiphon studio`
-    /// displays the trace.
+    /// The trace contains the name of the replica, the journal entries that were replayed, the new entries, and the
+    /// question at which the run was suspended. The trace contains the names of questions and steps, but not their
+    /// results. `antiphon studio` displays the trace.
     pub fn with_traces(mut self, traces: bool) -> Self {
         self.outer_settings.insert("with_traces");
         self.traces = traces;
@@ -389,9 +394,9 @@ impl ServerBuilder {
     }
 
     /// Sets how long requests in flight can continue after [`Server::shut_down`]. After that time, the server answers
-    /// these requests with an error. Default: 30 seconds. With zero, the server does not wait.
+    /// these requests with an error. Default: 30 seconds. If the duration is zero, the server does not wait.
     ///
-    /// [`Server::serve_listener`] uses the shorter of this time and
+    /// [`Server::serve_listener`] uses the shorter duration: this one, or
     /// [`ServeConfig::with_drain`](crate::http::ServeConfig::with_drain).
     pub fn with_drain(mut self, drain: Duration) -> Self {
         self.outer_settings.insert("with_drain");
@@ -399,9 +404,9 @@ impl ServerBuilder {
         self
     }
 
-    /// Sets a function that returns the principal (the name of the caller) of an HTTP request. The function reads data
-    /// that your authentication middleware has added to the request. A principal cannot resume a run that another
-    /// principal started. Default: none.
+    /// Sets a function that returns the principal of an HTTP request. A principal is the name of the authenticated
+    /// caller. The function reads data that your authentication middleware has added to the request. A principal
+    /// cannot resume a run that another principal started. Default: none.
     pub fn with_principal(
         mut self,
         principal: impl Fn(&http::request::Parts) -> Option<String> + Send + Sync + 'static,
@@ -415,7 +420,7 @@ impl ServerBuilder {
     ///
     /// # Errors
     ///
-    /// Returns a `BuildError` with all problems, one line for each, for example duplicate names, missing
+    /// Returns a `BuildError` with all configuration problems, one per line. Examples are duplicate names, missing
     /// descriptions and invalid schemas.
     pub fn build(mut self) -> Result<Server, BuildError> {
         self.add_mounted_instructions();
@@ -428,7 +433,7 @@ impl ServerBuilder {
         this.put_together()
     }
 
-    /// Adds the instructions of the mounted servers to those of this server.
+    /// Adds the instructions of the mounted servers to the instructions of this server.
     fn add_mounted_instructions(&mut self) {
         let mounted = std::mem::take(&mut self.mounted_instructions).into_iter();
         let mounted = mounted.map(|(prefix, text)| format!("For tools named `{prefix}_…`: {text}"));
@@ -436,7 +441,7 @@ impl ServerBuilder {
         self.about.instructions = (!all.is_empty()).then(|| all.join("\n\n"));
     }
 
-    /// Adds the tools and the form for questions that clients do not show, after all settings are known.
+    /// Adds the tools and the form of `with_asking`. This method is called after all settings are known.
     fn add_asking(mut self) -> Self {
         let Some(policy) = self.asking.take() else { return self };
         self.problems.extend(policy.problems());
@@ -459,12 +464,12 @@ impl ServerBuilder {
         self.with_state(Arc::new(asking))
     }
 
-    /// Returns the audience: a name that is part of all encrypted data.
+    /// Returns the audience: a name that is part of all encrypted data of this server.
     fn audience(&self) -> String {
         self.seal.audience.clone().unwrap_or_else(|| self.about.name.clone())
     }
 
-    /// Returns the shared state of this type.
+    /// Returns the shared state of type `T`.
     fn given<T: 'static>(&self) -> Option<&T> {
         self.states.get(&TypeId::of::<T>())?.downcast_ref()
     }
@@ -508,7 +513,7 @@ impl ServerBuilder {
         }
         let shutdown = CancellationToken::new();
         let drain = Drain::new(shutdown.clone());
-        // A separate token: when the server is dropped, responses that are being sent still complete.
+        // This is a separate token, so that responses that are being sent still complete when the server is dropped.
         let stop = drain.stopped.child_token();
         let mut changes = Changes::default();
         let replicas = self.backend.as_ref().map(|backend| {
@@ -564,25 +569,26 @@ impl ServerBuilder {
     }
 }
 
-/// Middleware.
+/// Methods for middleware.
 impl ServerBuilder {
-    /// Adds a tower layer around all MCP requests of all transports. The layer that you add first receives a request
-    /// first.
+    /// Adds a tower layer around all MCP requests of all transports. The first layer that you add is the outermost
+    /// layer, which receives requests first.
     ///
-    /// A layer can log and measure requests, reject them, change their parameters, add values that
-    /// [`Ctx::extension`](crate::Ctx::extension) returns, and change results. See [`middleware`](crate::middleware) for
+    /// A layer can log, measure and reject requests. It can change the parameters of requests and the results. It can
+    /// add values that [`Ctx::extension`](crate::Ctx::extension) returns. See [`middleware`](crate::middleware) for
     /// the types, and [`middleware::from_fn`](crate::middleware::from_fn) for a layer that is an async function.
     ///
-    /// If the error of the layer's service is an [`ErrorData`](crate::middleware::ErrorData), the client receives it.
-    /// The server logs any other error, and the client receives an internal error.
+    /// If the layer's service returns an [`ErrorData`](crate::middleware::ErrorData) as its error, the client receives
+    /// this error. The server logs any other error, and the client receives an internal error.
     ///
     /// Layers run after the authentication of HTTP requests, and before the checks of scopes, limits and arguments.
-    /// Notifications of clients, legs of tasks and [`Server::call_tool`] do not pass through layers.
+    /// Layers do not receive notifications of clients, tasks that run in the background, and calls of
+    /// [`Server::call_tool`].
     ///
     /// # Replay
     ///
-    /// On MCP 2026-07-28, the rounds of a run are separate requests, so a layer receives a call that asks a question
-    /// twice.
+    /// On MCP 2026-07-28, each round of a run is a separate request. So if a tool asks one question, a layer receives
+    /// two requests.
     pub fn layer<L>(mut self, layer: L) -> Self
     where
         L: tower_layer::Layer<Next> + Send + Sync + 'static,
@@ -597,8 +603,8 @@ impl ServerBuilder {
     }
 }
 
-/// Returns a problem for each feature that needs a backend, for a server that has none. `single_use` is whether sealed
-/// states can be used only once.
+/// Returns one problem for each feature that needs a backend. Call this function only if the server has no backend.
+/// `single_use` is whether each sealed state can be used only once.
 pub(super) fn needs_backend(registry: &Registry, single_use: bool) -> impl Iterator<Item = String> {
     let tools = registry.tools().iter().filter(|tool| tool.needs_backend);
     let tools =

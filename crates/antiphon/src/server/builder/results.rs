@@ -10,19 +10,20 @@ use crate::{
 
 impl ServerBuilder {
     /// Sets the store for result sets. [`Ctx::dual_response`](crate::Ctx::dual_response) creates result sets in this
-    /// store. Clients can read the links of result sets (`resource://…`) as MCP resources, within size limits.
+    /// store. Each result set has a link (`resource://…`). Clients can read this link as an MCP resource, within size
+    /// limits.
     ///
-    /// Applications fetch all rows over HTTP. `results.router()` returns the HTTP routes for these rows, with the
-    /// feature `rest` of `antiphon-results`. Merge the HTTP routes into the application that serves MCP.
+    /// Applications fetch all rows over HTTP. With the feature `rest` of `antiphon-results`, `results.router()`
+    /// returns the HTTP routes for these rows. Merge the routes into the application that serves MCP.
     ///
-    /// A result set belongs to the principal of its caller, from [`with_principal`](Self::with_principal) or
-    /// from the server's authentication.
+    /// A result set belongs to the principal that called the tool. The principal comes from
+    /// [`with_principal`](Self::with_principal) or from the server's authentication.
     pub fn with_results(self, results: DualResponseServer) -> Self {
         self.with_results_for(results, |principal| Owner::principal(principal))
     }
 
-    /// Sets the store for result sets, for a server with several tenants. `owner` converts a principal into the owner
-    /// of its result sets, for example into its tenant. See [`with_results`](Self::with_results).
+    /// Sets the store for result sets, on a server with several tenants. `owner` is a function that returns the owner
+    /// of a principal's result sets, for example the tenant. See [`with_results`](Self::with_results).
     pub fn with_results_for(
         mut self,
         results: DualResponseServer,
@@ -34,17 +35,17 @@ impl ServerBuilder {
         self.with_state(results).resource_template(template)
     }
 
-    /// Adds tools with which models query result sets, and a viewer in which users see result sets.
+    /// Adds tools with which models query result sets, and a viewer in which users see the rows.
     ///
     /// You must also call [`with_results`](Self::with_results), before or after this method. Queries, and the column
-    /// details in the viewer, work only for result sets with saved rows. To save rows, use `Source::snapshot`, and set
-    /// a storage with `DualResponseServerOptions::with_snapshots`.
+    /// details in the viewer, work only for result sets whose rows are saved. To save rows, use `Source::snapshot` in
+    /// your tool, and set a storage with `DualResponseServerOptions::with_snapshots`.
     pub fn with_result_tools(mut self, tools: ResultTools) -> Self {
         self.outer_settings.insert("with_result_tools");
         self.with_state(tools)
     }
 
-    /// Adds the tools and the metrics of result sets, after all settings are known.
+    /// Adds the tools and the metrics for result sets. This method is called after all settings are known.
     pub(super) fn add_result_tools(mut self) -> Self {
         if let Some(results) = self.given::<Results>().filter(|_| self.recorder.is_on()) {
             results.watch(self.recorder.clone());
@@ -69,7 +70,7 @@ impl ServerBuilder {
     }
 }
 
-/// Returns a problem for each tool that uses the result viewer, for a server that has none.
+/// Returns one problem for each tool that uses the result viewer. Call this function only if the server has no viewer.
 pub(in crate::server) fn needs_viewer(registry: &Registry) -> impl Iterator<Item = String> {
     let shown = registry.tools().iter().filter(|tool| is_attached(tool));
     shown.map(|tool| {

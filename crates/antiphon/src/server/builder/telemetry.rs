@@ -8,8 +8,8 @@ use super::ServerBuilder;
 use crate::telemetry::{Recorder, Telemetry};
 
 impl ServerBuilder {
-    /// Enables telemetry: spans and metrics that follow OpenTelemetry's conventions for MCP and generative AI. Default:
-    /// off, without cost.
+    /// Enables telemetry: spans and metrics that follow OpenTelemetry's conventions for MCP and generative AI.
+    /// Default: off. If telemetry is off, it has no run-time cost.
     pub fn with_telemetry(mut self, telemetry: Telemetry) -> Self {
         self.outer_settings.insert("with_telemetry");
         self.recorder = Recorder::new(telemetry);

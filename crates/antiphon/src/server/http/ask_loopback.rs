@@ -1,4 +1,4 @@
-//! The web page with questions on the user's own machine, for servers over stdio.
+//! The answer page on the user's own machine, for servers over stdio.
 
 use std::{
     io,
@@ -19,28 +19,29 @@ use crate::{
     task::Tasks,
 };
 
-/// How often the server checks whether the page is still needed.
+/// The interval at which the server checks whether the page is still needed.
 const CHECK: Duration = Duration::from_secs(2);
 
-/// How long the page stays after its task has ended, in milliseconds. The browser then loads the last page.
+/// How long the page stays available after its task has ended, in milliseconds. During this time, the browser loads
+/// the last page.
 const GRACE: u64 = 5000;
 
-/// How long requests can finish when the page is no longer needed.
+/// How long requests in flight can continue after the last task that needs the page.
 const DRAIN: Duration = Duration::from_secs(1);
 
-/// More connections than the browsers of one user open.
+/// The maximum number of connections. The browsers of one user open fewer connections.
 const CONNECTIONS: usize = 64;
 
-/// Adds the page on this machine, if the server is configured to have it.
+/// Adds the answer page on this machine, if the server's configuration contains such a page.
 pub(in crate::server) fn begin(shared: &Arc<Shared>) {
     let site = shared.service.asking.as_ref().and_then(|asking| asking.site.as_ref());
     if let Some(site) = site.filter(|site| site.base().is_none()) {
-        // Weak, because the server owns the listener.
+        // The reference is weak, because the server owns the listener.
         site.set_listener(Box::new(Loopback { shared: Arc::downgrade(shared), listening: Arc::default() }));
     }
 }
 
-/// The page at a random port of this machine. It listens only while a task waits.
+/// The answer page at a random port of this machine. The server listens only while a task waits.
 struct Loopback {
     shared: Weak<Shared>,
     listening: Arc<Mutex<Option<Listening>>>,
@@ -48,7 +49,7 @@ struct Loopback {
 
 struct Listening {
     origin: String,
-    /// The tasks with links. After the end of its link, a task no longer needs the page.
+    /// The tasks that have links. When the link of a task has expired, the task no longer needs the page.
     tasks: Vec<Named>,
 }
 
@@ -73,14 +74,14 @@ impl Listener for Loopback {
 
     fn open(&self, link: &str) -> io::Result<()> {
         let mut browser = browser(link).spawn()?;
-        // Without a wait, the ended process stays in the list of processes. A separate thread does not delay the end
-        // of the server.
+        // The ended process must be waited for, because otherwise it stays in the list of processes. The wait happens
+        // in a separate thread, so that it does not delay the end of the server.
         std::thread::spawn(move || browser.wait());
         Ok(())
     }
 }
 
-/// Serves the page until no task needs it, or the server shuts down.
+/// Serves the page until no task needs it, or until the server shuts down.
 async fn listen(
     listener: StdListener,
     routes: Router,
@@ -106,7 +107,7 @@ async fn listen(
     serve(listener, routes, config, end).await;
 }
 
-/// Completes when no task needs the page. The page then has no address.
+/// Completes when no task needs the page. From then on, the page has no address.
 async fn is_not_needed(tasks: &Arc<Tasks>, listening: &Mutex<Option<Listening>>) {
     loop {
         tokio::time::sleep(CHECK).await;
@@ -146,7 +147,7 @@ fn browser(link: &str) -> Command {
         ("xdg-open", &[])
     };
     let mut command = Command::new(program);
-    // The standard output of this process belongs to MCP.
+    // The standard output of this process is used for MCP messages.
     command.args(arguments).arg(link).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command
 }

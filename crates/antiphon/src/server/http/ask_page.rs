@@ -1,4 +1,4 @@
-//! The HTTP routes of the web page with questions.
+//! The HTTP routes of the answer page.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -38,33 +38,32 @@ use crate::{
 /// The maximum size of a submitted form, in bytes.
 const MAX_BODY: usize = 64 * 1024;
 
-/// How long a browser can take to send a form.
+/// The maximum time in which a browser must send a form.
 const READ: Duration = Duration::from_secs(30);
 
-/// How long an answer waits for the next question, so that the browser shows it at once.
+/// How long an answer waits for the next question of the tool. The browser can then show this question immediately.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How often a page that waits for the tool is loaded again.
+/// How often the browser reloads a page that waits for the tool.
 const TURNS: u32 = 40;
 
 impl Server {
-    /// Returns the HTTP routes of the web page on which users answer questions: the page of
+    /// Returns the HTTP routes of the answer page, which you set with
     /// [`AskPolicy::with_page`](crate::elicitation::AskPolicy::with_page). [`router`](Self::router) already contains
-    /// these routes, so merge them only into an application that serves MCP in another way.
+    /// these routes. So merge them only into an application that does not use `router`.
     ///
     /// | route | effect |
     /// |---|---|
-    /// | `GET /ask/{token}` | none: shows a button |
+    /// | `GET /ask/{token}` | shows a button, and has no other effect |
     /// | `POST /ask/{token}/open` | shows the question, and sets a cookie |
-    /// | `POST /ask/{token}` | takes the answer |
-    /// | `GET /ask/{token}/next` | shows the next question, or that the tool has finished |
-    /// | `GET /ask/{token}/sign-in` | with `AskPage::with_sign_in`: leads to the OpenID provider, and sets a cookie |
-    /// | `GET /ask/callback` | with `AskPage::with_sign_in`: ends the sign-in, and sets a cookie |
+    /// | `POST /ask/{token}` | stores the answer |
+    /// | `GET /ask/{token}/next` | shows the next question, or a message that the tool has finished |
+    /// | `GET /ask/{token}/sign-in` | with `AskPage::with_sign_in`: redirects to the OpenID provider, and sets a cookie |
+    /// | `GET /ask/callback` | with `AskPage::with_sign_in`: completes the sign-in, and sets a cookie |
     ///
-    /// Serve the routes below the address of [`AskPage::at`](crate::elicitation::AskPage::at). Your session middleware
-    /// must also apply to these routes, if you use
-    /// [`AskPage::with_visitor`](crate::elicitation::AskPage::with_visitor). If the server has no such page, the router
-    /// is empty.
+    /// Serve the routes under the address that you passed to [`AskPage::at`](crate::elicitation::AskPage::at). If you
+    /// use [`AskPage::with_visitor`](crate::elicitation::AskPage::with_visitor), your session middleware must also
+    /// apply to these routes. If the server has no answer page with such an address, the router is empty.
     ///
     /// ```
     /// # fn example(server: &antiphon::Server, app: axum::Router) -> axum::Router {
@@ -78,7 +77,7 @@ impl Server {
     }
 }
 
-/// The page at one address.
+/// The answer page at one address.
 pub(super) struct Pages {
     pub(super) service: Arc<Service>,
     asking: Arc<Asking>,
@@ -87,7 +86,7 @@ pub(super) struct Pages {
     base: Base,
 }
 
-/// Returns the routes of the page at this address.
+/// Returns the routes of the answer page at this address.
 pub(super) fn routes(service: &Arc<Service>, base: &Base) -> Router {
     let (Some(asking), Some(tasks)) = (&service.asking, &service.tasks) else { return Router::new() };
     let Some(site) = &asking.site else { return Router::new() };
@@ -98,8 +97,9 @@ pub(super) fn routes(service: &Arc<Service>, base: &Base) -> Router {
         tasks: Arc::clone(tasks),
         base: base.clone(),
     };
-    // A web page of another host name can reach this machine (DNS rebinding). Elsewhere, TLS prevents that. The origin
-    // is checked later, because only some requests must have one.
+    // A web page from another host could reach this machine (DNS rebinding), so the host is checked here. For other
+    // addresses, TLS prevents this attack. The origin is checked later, because only some requests must have an
+    // origin.
     let host = base.origin.split_once("://").map(|(_, host)| host.to_owned()).filter(|_| base.is_loopback);
     let door = host.map(|host| Guard::new(&[host], &["*".to_owned()]));
     let layer = middleware::from_fn(move |request: Request, next: Next| {
@@ -122,7 +122,7 @@ pub(super) fn routes(service: &Arc<Service>, base: &Base) -> Router {
     router.layer(layer).with_state(Arc::new(pages))
 }
 
-/// Adds the headers of every response.
+/// Adds the security headers that every response needs.
 fn protect(headers: &mut HeaderMap) {
     static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
         let policy = format!(
@@ -145,13 +145,14 @@ fn protect(headers: &mut HeaderMap) {
 
 /// The reason why a request is rejected.
 pub(super) enum Refusal {
-    /// The link is wrong or has expired, or the visitor is not its user. The response is the same in all cases.
+    /// The link is wrong or has expired, or the visitor is not the user of the link. The response is the same in all
+    /// cases.
     NotFound,
-    /// The visitor is not signed in, and can sign in at this address.
+    /// The visitor is not signed in, but can sign in at this address.
     SignIn(String),
-    /// The request does not come from the page itself.
+    /// The request does not come from the answer page itself.
     Foreign,
-    /// The form has expired, or belongs to another browser. The question can be opened at this address.
+    /// The form has expired, or belongs to another browser. The visitor can open the question at this address.
     Stale(String),
     /// The question was already answered.
     Used,
@@ -230,15 +231,15 @@ pub(super) struct Link {
 
 #[derive(Deserialize)]
 struct Turn {
-    /// How often the page was loaded.
+    /// How often the page has been reloaded.
     #[serde(default)]
     turn: u32,
 }
 
 pub(super) type AllPages = State<Arc<Pages>>;
 
-/// Shows a button. Previews, scanners and prefetching browsers send this request, so it has no effect and shows no
-/// question.
+/// Shows a button. Previews, scanners and prefetching browsers send this request. So it has no effect, and does not
+/// show the question.
 async fn landing(
     State(pages): AllPages,
     Path(Link { token }): Path<Link>,
@@ -249,7 +250,7 @@ async fn landing(
     Ok(pages.landing(&token, pages.site.admission(&named, &parts)))
 }
 
-/// Shows the question, and remembers the browser.
+/// Shows the question, and sets the cookie of the browser.
 async fn open(
     State(pages): AllPages,
     Path(Link { token }): Path<Link>,
@@ -258,14 +259,14 @@ async fn open(
     let (parts, _) = request.into_parts();
     let named = pages.enter(&token, &parts)?;
     let found = pages.load(&named).await?;
-    // Another form that is open in this browser stays valid.
+    // The cookie stays the same, so that another open form in this browser stays valid.
     let browser = pages.site.browser(&parts.headers, now_millis()).unwrap_or_else(Browser::new);
     let cookie = pages.site.set_cookie(&browser, now_millis());
     let page = pages.show(&token, &named, &browser, &found, 0);
     Ok(([(header::SET_COOKIE, cookie)], page).into_response())
 }
 
-/// Shows the next question, or that the tool has finished.
+/// Shows the next question, or a message that the tool has finished.
 async fn next_question(
     State(pages): AllPages,
     Path(Link { token }): Path<Link>,
@@ -283,7 +284,7 @@ async fn next_question(
     Ok(pages.show(&token, &named, &browser, &found, turn).into_response())
 }
 
-/// Takes the answer.
+/// Stores the answer.
 async fn answer(
     State(pages): AllPages,
     Path(Link { token }): Path<Link>,
@@ -317,7 +318,7 @@ async fn answer(
     match delivered.map_err(|error| unavailable(&error))?.ok_or(Refusal::NotFound)? {
         Delivered::Used => Err(Refusal::Used),
         Delivered::Taken(view) | Delivered::Repeated(view) => {
-            // If the tool takes longer, or the store fails now, the next page waits for it.
+            // If the tool takes longer, or the store fails now, the next page waits for the tool.
             let _ = settled(tasks, owner, view, &questions, PATIENCE).await;
             let next = [(header::LOCATION, pages.address(&token, "/next"))];
             Ok((StatusCode::SEE_OTHER, next).into_response())
@@ -329,7 +330,7 @@ fn declined(questions: &BTreeSet<String>) -> BTreeMap<String, Value> {
     questions.iter().map(|question| (question.clone(), json!({"action": "decline"}))).collect()
 }
 
-/// Reads the values of a form.
+/// Parses the values of a submitted form.
 async fn read(headers: &HeaderMap, body: Body) -> Result<Given, Refusal> {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim();
@@ -348,24 +349,24 @@ fn unavailable(error: &crate::Error) -> Refusal {
     Refusal::Unavailable
 }
 
-/// Returns whether the browser loads the page before the user opens it.
+/// Returns whether the browser prefetches the page, before the user opens it.
 pub(super) fn is_prefetch(headers: &HeaderMap) -> bool {
     let purposes = headers.get_all("sec-purpose").iter().chain(headers.get_all("purpose"));
     purposes.filter_map(|purpose| purpose.to_str().ok()).any(|purpose| purpose.contains("prefetch"))
 }
 
 impl Pages {
-    /// Returns the address of a route, without the origin.
+    /// Returns the path of a route, without the origin.
     pub(super) fn address(&self, token: &str, route: &str) -> String {
         format!("{}/ask/{token}{route}", self.base.path)
     }
 
-    /// Returns the task that a token names.
+    /// Returns the contents of the link with this token.
     pub(super) fn named(&self, token: &str) -> Result<Named, Refusal> {
         self.site.named(token, now_millis()).ok_or(Refusal::NotFound)
     }
 
-    /// Returns the page behind a link.
+    /// Returns the first page behind a link.
     pub(super) fn landing(&self, token: &str, admission: Admission) -> Response {
         let (open, sign_in) = (self.address(token, "/open"), self.address(token, "/sign-in"));
         let step = match admission {
@@ -384,7 +385,7 @@ impl Pages {
         }
     }
 
-    /// Checks a request that shows or answers a question.
+    /// Checks a request that shows or answers a question. Returns the contents of the link.
     fn enter(&self, token: &str, parts: &Parts) -> Result<Named, Refusal> {
         let named = self.named(token)?;
         if !self.is_own(&parts.headers) {
@@ -394,13 +395,13 @@ impl Pages {
         Ok(named)
     }
 
-    /// Returns whether a request comes from the page itself. Other web pages cannot set these headers.
+    /// Returns whether a request comes from the answer page itself. Other web pages cannot set these headers.
     fn is_own(&self, headers: &HeaderMap) -> bool {
         let mut origins = headers.get_all(header::ORIGIN).iter();
         let (origin, None) = (origins.next(), origins.next()) else { return false };
         let is_origin = |origin: &HeaderValue| origin.as_bytes() == self.base.origin.as_bytes();
         match headers.get("sec-fetch-site") {
-            // With the policy `no-referrer`, browsers send `Origin: null` even to the same origin.
+            // With the referrer policy `no-referrer`, browsers send `Origin: null` even if the origin is the same.
             Some(site) => {
                 site.as_bytes() == b"same-origin"
                     && origin.is_none_or(|origin| origin.as_bytes() == b"null" || is_origin(origin))
@@ -414,7 +415,8 @@ impl Pages {
         found.map_err(|error| unavailable(&error))?.ok_or(Refusal::NotFound)
     }
 
-    /// Returns the page with the open questions of a task, or with its state.
+    /// Returns the page with the open questions of a task. If the task has no open questions, returns the page with
+    /// the state of the task.
     fn show(
         &self,
         token: &str,

@@ -1,4 +1,4 @@
-//! Health routes for orchestrators: liveness, readiness and metrics.
+//! Health routes for orchestrators and monitoring: liveness, readiness and metrics.
 
 use std::{
     collections::BTreeMap,
@@ -21,14 +21,14 @@ use tokio::sync::Mutex;
 
 use super::{Server, Shared};
 
-/// How long the results of the checks are cached. Concurrent probes then check the backend once.
+/// How long the results of the checks are cached. So several probes within this time check the backend only once.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// Returns the metrics in Prometheus format.
+/// A function that returns the metrics in Prometheus format.
 type Metrics = Arc<dyn Fn() -> String + Send + Sync>;
 type Check = Arc<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
 
-/// Configuration of the health checks, for [`Server::health_router`].
+/// The configuration of the health checks, for [`Server::health_router`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -53,19 +53,19 @@ impl Default for Health {
 }
 
 impl Health {
-    /// Sets how long each check can take before it counts as failed. Choose a shorter time than the timeout of the
-    /// orchestrator's probe. Default: 2 seconds.
+    /// Sets the maximum duration of each check. If a check takes longer, it has failed. Choose a shorter duration than
+    /// the timeout of the orchestrator's probe. Default: 2 seconds.
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Adds a check. While the check fails or times out, `/readyz` returns 503, so that the replica gets no requests.
-    /// Check only requirements of this replica, such as a licence or a loaded model. If you check a service that all
-    /// replicas share, a failure of that service makes all replicas unready.
+    /// Adds a check. If the check fails or times out, `/readyz` returns status 503, so that the replica receives no
+    /// requests. Check only requirements of this replica, such as a licence or a loaded model. If you check a service
+    /// that all replicas share, its failure makes all replicas unready.
     ///
-    /// The server logs the error of the check. The HTTP response contains the name of the check and that it failed, but
-    /// not the error.
+    /// If the check fails, the server logs the error. The HTTP response contains only the name of the check and the
+    /// fact that it failed.
     pub fn with_check<F, Fut, E>(mut self, name: impl Into<String>, check: F) -> Self
     where
         F: Fn() -> Fut + Send + Sync + 'static,
@@ -80,7 +80,7 @@ impl Health {
         self
     }
 
-    /// Serves the metrics of this Prometheus meter provider at `/metrics`.
+    /// Adds the route `/metrics`, which returns the metrics of this Prometheus meter provider.
     #[cfg(feature = "prometheus")]
     pub fn with_metrics(mut self, metrics: &crate::telemetry::Prometheus) -> Self {
         let metrics = metrics.clone();
@@ -100,21 +100,21 @@ impl fmt::Debug for Health {
 }
 
 impl Server {
-    /// Returns HTTP routes that report the health of the server to orchestrators and monitoring. These routes do not
-    /// authenticate callers, so serve them on a separate internal port if possible.
+    /// Returns HTTP routes for orchestrators and monitoring, which report the health of the server. These routes do
+    /// not authenticate callers. So serve them on a separate internal port if possible.
     ///
     /// - `GET /livez`: returns 200 while the process can respond. This route does not check the store, because a store
     ///   outage is not a reason to restart the process.
-    /// - `GET /readyz`: returns 200 with `ready` or `degraded`, or returns 503. The result is `degraded` if the store
-    ///   or the queue fails or times out, or if task records cannot be decrypted. The result is 503 if one of your
-    ///   checks fails, or if the server is shutting down. The result is also 503 while the replica's key ring does not
-    ///   match the key rings of the other replicas.
+    /// - `GET /readyz`: returns 200 with `ready` or `degraded`, or returns 503. It returns `degraded` if the store or
+    ///   the queue fails or times out, or if task records cannot be decrypted. It returns 503 if one of your checks
+    ///   fails, or if the server is shutting down. It also returns 503 while the replica's key ring does not match the
+    ///   key rings of the other replicas.
     /// - `GET /metrics`: returns the metrics in Prometheus format, if you set [`Health::with_metrics`].
     ///
-    /// All replicas share the store. If a store failure made all replicas unready, a short failover would stop all
-    /// traffic, including calls that do not need the store. So a replica reports `degraded` and stays in service. Calls
-    /// that need the store then fail, and other calls succeed. To detect such failures, monitor `antiphon_queue_depth`
-    /// and the log.
+    /// All replicas share the store. If a failure of the store made all replicas unready, even a short failover would
+    /// stop all traffic, including calls that do not need the store. So a replica reports `degraded` and still
+    /// receives requests. Calls that need the store then fail, and other calls succeed. To detect such failures,
+    /// monitor `antiphon_queue_depth` and the log.
     ///
     /// ```
     /// # fn example(server: &antiphon::Server) -> axum::Router {
@@ -150,7 +150,7 @@ struct Watched {
     seen: Mutex<Option<(Instant, Seen)>>,
 }
 
-/// The results of the checks, by name.
+/// The result of each check, by the name of the check.
 type Seen = BTreeMap<String, &'static str>;
 
 const OK: &str = "ok";
@@ -159,7 +159,7 @@ async fn ready(State(watched): State<Arc<Watched>>) -> Response {
     if watched.shared.service.runtime.shutdown.is_cancelled() {
         return (StatusCode::SERVICE_UNAVAILABLE, Json(json!({"status": "shutting down"}))).into_response();
     }
-    // Only this replica is affected, so the load balancer should send requests to another one.
+    // This problem affects only this replica, so the load balancer should send requests to another replica.
     if let Some(problem) = watched.shared.service.tasks.as_ref().and_then(|tasks| tasks.problem()) {
         let said = json!({"status": "unready", "problem": problem});
         return (StatusCode::SERVICE_UNAVAILABLE, Json(said)).into_response();
@@ -182,7 +182,7 @@ async fn ready(State(watched): State<Arc<Watched>>) -> Response {
 }
 
 impl Watched {
-    /// Returns the results of the checks. Concurrent callers wait for the same results.
+    /// Runs the checks and returns their results. Concurrent callers share the results.
     async fn look(&self) -> Seen {
         let mut seen = self.seen.lock().await;
         if let Some((at, seen)) = &*seen
@@ -210,8 +210,8 @@ impl Watched {
         found
     }
 
-    /// Returns the checks of the parts that all replicas share. The bus is not checked, because the server
-    /// responds without it: see the deployment guide.
+    /// Returns the checks of the store and the queue, which all replicas share. The bus is not checked, because the
+    /// server can respond without it. See the deployment guide.
     fn own(&self) -> Vec<(String, Check)> {
         let Some(backend) = &self.shared.service.runtime.backend else { return Vec::new() };
         let store = Arc::clone(&backend.store);

@@ -27,7 +27,7 @@ pub use self::{health::Health, operators::OperatorConfig};
 use super::{ServeError, Server, Shared, replicas::Sessions};
 use crate::{mcp::Served, run::Pending};
 
-/// Without the feature `auth`, the server does not authenticate callers.
+/// Replacements for the authentication module, if the feature `auth` is off: the server does not authenticate callers.
 #[cfg(not(feature = "auth"))]
 mod auth {
     use std::sync::Arc;
@@ -130,7 +130,7 @@ impl Sessions for SharedSessions {
     }
 }
 
-/// Creates the sessions that replicas share over a backend.
+/// Creates the sessions that replicas share through a backend.
 #[expect(clippy::unnecessary_wraps, reason = "the same signature without the feature `http`")]
 pub(super) fn shared_sessions(
     backend: &Backend,
@@ -141,7 +141,7 @@ pub(super) fn shared_sessions(
 }
 
 impl Shared {
-    /// Returns the sessions that replicas share, if there are replicas.
+    /// Returns the sessions that replicas share, if the server has a backend.
     fn sessions(&self) -> Option<&SharedSessions> {
         let sessions: &dyn Any = self.replicas.as_ref()?.sessions()?;
         sessions.downcast_ref()
@@ -149,12 +149,13 @@ impl Shared {
 }
 
 impl Server {
-    /// Returns the server as an axum router, to merge into your application. If the server has a web page for answers
-    /// ([`AskPage`](crate::elicitation::AskPage)), the router also contains [`ask_router`](Self::ask_router).
+    /// Returns the server as an axum router. You can merge this router into your application. If the server has an
+    /// answer page ([`AskPage`](crate::elicitation::AskPage)), the router also contains the routes of
+    /// [`ask_router`](Self::ask_router).
     ///
-    /// If you call this method within a Tokio runtime, the server also starts its task workers, unless
-    /// [`TaskConfig::with_workers`](crate::task::TaskConfig::with_workers) is 0. Outside of a runtime, the workers
-    /// start with the first request.
+    /// If you call this method inside a Tokio runtime, the server also starts its task workers, unless
+    /// [`TaskConfig::with_workers`](crate::task::TaskConfig::with_workers) is 0. If you call it outside of a runtime,
+    /// the workers start with the first request.
     #[expect(clippy::needless_pass_by_value, reason = "every method here takes its configuration by value")]
     pub fn router(&self, config: HttpConfig) -> axum::Router {
         self.shared.begin();
@@ -168,7 +169,7 @@ impl Server {
     }
 
     /// Serves over HTTP at `address`, with the default [`HttpConfig`], until the process receives a
-    /// [`shutdown_signal`]. Then the server shuts down gracefully, as [`drain`](Self::drain) does.
+    /// [`shutdown_signal`]. Then the server shuts down gracefully, as with [`drain`](Self::drain).
     ///
     /// # Errors
     ///
@@ -180,13 +181,13 @@ impl Server {
         self.serve_listener(listener, HttpConfig::default(), shutdown_signal()).await
     }
 
-    /// Serves over HTTP on `listener` until `shutdown` completes. Then the server shuts down gracefully, as
-    /// [`drain`](Self::drain) does. Requests in flight can finish within the shorter time of
-    /// [`ServeConfig::with_drain`] and [`ServerBuilder::with_drain`](crate::ServerBuilder::with_drain).
+    /// Serves over HTTP on `listener` until `shutdown` completes. Then the server shuts down gracefully, as with
+    /// [`drain`](Self::drain). Requests in flight can continue for the duration of [`ServeConfig::with_drain`] or of
+    /// [`ServerBuilder::with_drain`](crate::ServerBuilder::with_drain). The shorter duration applies.
     ///
     /// # Errors
     ///
-    /// Currently never returns an error.
+    /// At present, this method never returns an error.
     pub async fn serve_listener(
         &self,
         listener: TcpListener,
@@ -201,9 +202,10 @@ impl Server {
         Ok(())
     }
 
-    /// Serves your router, which contains [`router`](Self::router), until `shutdown` completes. Then the server shuts
-    /// down gracefully, as [`drain`](Self::drain) does. Requests in flight can finish within the shorter time of
-    /// [`ServeConfig::with_drain`] and [`ServerBuilder::with_drain`](crate::ServerBuilder::with_drain).
+    /// Serves your router until `shutdown` completes. Your router must contain [`router`](Self::router). Then the
+    /// server shuts down gracefully, as with [`drain`](Self::drain). Requests in flight can continue for the duration
+    /// of [`ServeConfig::with_drain`] or of [`ServerBuilder::with_drain`](crate::ServerBuilder::with_drain). The
+    /// shorter duration applies.
     ///
     /// ```no_run
     /// # async fn example(server: antiphon::Server, results: axum::Router) -> std::io::Result<()> {
@@ -223,7 +225,7 @@ impl Server {
         shutdown: impl Future<Output = ()> + Send,
     ) {
         let limit = serving.drain().min(self.shared.drain_limit);
-        // Connections outlive the requests that are cut off, so that these receive an error response.
+        // Connections stay open a little longer than requests, so that unfinished requests receive an error response.
         let serving = serving.with_drain(limit + CUT_OFF);
         let drain = &self.shared.drain;
         let ends = async {
@@ -231,14 +233,15 @@ impl Server {
                 () = shutdown => {}
                 () = drain.draining.cancelled() => {}
             }
-            // Open event streams would otherwise delay the shutdown until their clients close them.
+            // Without this call, open event streams would delay the shutdown until their clients close them.
             drain.begin(limit);
         };
-        // `serve` also records the peer address of each connection, which decides whether a proxy is trusted.
+        // `serve` also records the remote address of each connection. This address decides whether the server accepts
+        // the header of a proxy.
         serve(listener, router, serving, ends).await;
         self.drained().await;
     }
 }
 
-/// How much longer than requests connections stay open at shutdown.
+/// At shutdown, connections stay open for this time after the limit for requests.
 const CUT_OFF: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! HTTP routes for operators.
+//! The HTTP routes for operators.
 
 use std::{convert::Infallible, fmt, sync::Arc};
 
@@ -25,34 +25,36 @@ use crate::{
     task::{RunChanged, Runs, TaskStatus},
 };
 
-/// The configuration of the operator routes: which callers can use the routes, and under which host names.
+/// The configuration of the operator routes. It determines which callers can use the routes, and which host names the
+/// routes accept.
 #[derive(Clone)]
 pub struct OperatorConfig {
     protect: Protect,
     allowed_hosts: Vec<String>,
 }
 
-/// Adds the operator check to the routes.
+/// A function that adds the check of the operator to the routes.
 type Protect = Arc<dyn Fn(&Server, Router) -> Result<Router, BuildError> + Send + Sync>;
 
 impl OperatorConfig {
     /// Creates a configuration that allows callers who send this bearer token. The token must have at least 24 bytes.
-    /// The routes accept only requests to loopback hosts, unless you set
+    /// The routes accept only requests to loopback hosts, unless you set other hosts with
     /// [`with_allowed_hosts`](Self::with_allowed_hosts).
     pub fn new(token: impl Into<String>) -> Self {
         let token = token.into();
         Self::protected(move |_, routes| with_token(routes, &token))
     }
 
-    /// Creates a configuration for requests that `protect` accepts, to loopback hosts.
+    /// Creates a configuration with the check `protect`. The routes accept only requests to loopback hosts.
     pub(super) fn protected(
         protect: impl Fn(&Server, Router) -> Result<Router, BuildError> + Send + Sync + 'static,
     ) -> Self {
         Self { protect: Arc::new(protect), allowed_hosts: loopback_hosts() }
     }
 
-    /// Sets the accepted `Host` headers. This check prevents attacks in which a web page reaches the routes under the
-    /// page's own host name (DNS rebinding). An empty list accepts all hosts. Default: the loopback hosts.
+    /// Sets the accepted `Host` headers. This check prevents DNS rebinding, an attack in which a web page reaches the
+    /// routes through the host name of the web page. An empty list means that all hosts are accepted. Default: the
+    /// loopback hosts.
     #[must_use]
     pub fn with_allowed_hosts(mut self, hosts: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.allowed_hosts = hosts.into_iter().map(Into::into).collect();
@@ -85,22 +87,22 @@ impl fmt::Debug for OperatorConfig {
 }
 
 impl Server {
-    /// Returns HTTP routes with which operators list, inspect, retry, cancel and purge runs. Merge these routes into
-    /// your application, preferably on a port that only operators can reach.
+    /// Returns HTTP routes for operators, to list, inspect, retry, cancel and purge runs. Merge these routes into your
+    /// application, preferably on a port that only operators can reach.
     ///
     /// | route | effect |
     /// |---|---|
     /// | `GET /runs?status=&after=&limit=` | lists runs |
-    /// | `GET /runs/{owner}/{id}` | returns a run with its timeline, without values |
+    /// | `GET /runs/{owner}/{id}` | returns a run and its timeline, without recorded values |
     /// | `POST /runs/{owner}/{id}/retry` | retries the run |
     /// | `POST /runs/{owner}/{id}/cancel` | cancels the run |
     /// | `DELETE /runs/{owner}/{id}` | removes the run, if it has ended |
     ///
     /// The server logs each retry, cancellation and purge under the target `antiphon::audit`. The log entry contains
     /// the action, the run, the result and the operator. The operator is a principal, or the first digits of the
-    /// token's SHA-256.
+    /// SHA-256 digest of the bearer token.
     ///
-    /// The routes accept only loopback host names, unless you allow other host names, and reject requests from web
+    /// The routes accept only loopback host names, unless you allow other host names. They reject requests from web
     /// pages:
     ///
     /// ```
@@ -115,8 +117,9 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// Returns an error if the server has no tasks, or if the token is shorter than 24 bytes. Returns an error if the
-    /// configuration names an invalid scope, or if it names a scope and the server has no `Auth`.
+    /// Returns an error if the server has no tasks, or if the bearer token is shorter than 24 bytes. Returns an error
+    /// if the configuration contains an invalid scope. Returns an error if the configuration contains a scope, but the
+    /// server has no `Auth`.
     pub fn operator_router(&self, config: impl Into<OperatorConfig>) -> Result<Router, BuildError> {
         let OperatorConfig { protect, allowed_hosts } = config.into();
         let routes = protect(self, self.operator_routes()?)?;
@@ -160,7 +163,7 @@ fn with_token(routes: Router, token: &str) -> Result<Router, BuildError> {
         )));
     }
     let expected: [u8; 32] = Sha256::digest(token).into();
-    // A token contains no name. The first digits of its digest identify it among several tokens.
+    // A token does not contain a name. So the first digits of its digest identify the token among several tokens.
     let digits = u32::from_be_bytes([expected[0], expected[1], expected[2], expected[3]]);
     let operator = Operator(format!("token {digits:08x}"));
     Ok(routes.layer(middleware::from_fn(move |mut request: Request, next: Next| {
@@ -179,18 +182,18 @@ fn with_token(routes: Router, token: &str) -> Result<Router, BuildError> {
 fn admits(expected: &[u8; 32], headers: &HeaderMap) -> bool {
     let brought = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let token = brought.and_then(|value| value.strip_prefix("Bearer "));
-    // Compares digests of equal length in constant time.
+    // The digests have equal length and are compared in constant time.
     token.is_some_and(|token| same(&<[u8; 32]>::from(Sha256::digest(token.trim())), expected))
 }
 
 /// Returns whether two digests are equal, in constant time.
 fn same(one: &[u8; 32], other: &[u8; 32]) -> bool {
     let differs = one.iter().zip(other).fold(0, |differs, (one, other)| differs | (one ^ other));
-    // The optimizer must not leave the loop early.
+    // This call prevents the optimizer from leaving the loop early.
     std::hint::black_box(differs) == 0
 }
 
-/// The operator's name, for the audit log.
+/// The name of the operator, for the audit log.
 #[derive(Clone, Debug)]
 struct Operator(String);
 
@@ -209,7 +212,7 @@ impl<S: Sync> FromRequestParts<S> for Operator {
 }
 
 impl Operator {
-    /// Logs the action, the run, the operator and the result. The log entry contains no data of the run.
+    /// Logs the action, the run, the operator and the result. The log entry contains no recorded data of the run.
     fn audit<T: serde::Serialize>(&self, action: &'static str, run: &str, result: &Result<T>) {
         let operator = &*self.0;
         match result {
@@ -276,7 +279,7 @@ async fn purge(State(runs): State<Runs>, operator: Operator, name: Name) -> Resp
     let result = runs.purge(&run).await;
     operator.audit("purge", &run, &result);
     match result {
-        // The run has not ended, so it cannot be purged.
+        // The run has not ended, so the operator cannot purge it.
         Err(error) if matches!(error.kind(), crate::ErrorKind::Tool(_)) => {
             (StatusCode::CONFLICT, Json(json!({"error": error.to_string()}))).into_response()
         }

@@ -1,4 +1,4 @@
-//! Announces changes to other replicas over the bus.
+//! Announces changes to the other replicas over the bus.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -14,10 +14,10 @@ use super::Replicas;
 use crate::changes::{Change, ChangeNotice};
 use antiphon_transport::session::ChangeId;
 
-/// How long a change waits for equal ones.
+/// How long a change waits before it is announced. Equal changes within this time are announced once.
 const WINDOW: Duration = Duration::from_millis(20);
 
-/// The changes to announce. A change that is added twice is announced once.
+/// The changes that wait to be announced. If a change is added twice, it is announced once.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     pending: Mutex<BTreeSet<Change>>,
@@ -60,7 +60,7 @@ impl Replicas {
     }
 }
 
-/// Announces changes to this replica's clients at once, and to the other replicas over the bus.
+/// Announces changes to the clients of this replica, and to the other replicas over the bus.
 async fn announce(replicas: Arc<Replicas>) {
     let mut number = 0;
     loop {
@@ -73,7 +73,7 @@ async fn announce(replicas: Arc<Replicas>) {
             number += 1;
             let event = encode(&replicas.id, number, &change);
             let own = Announcement { from: replicas.id.clone(), number, change };
-            // A failed send means that no client listens, which is not an error.
+            // A send fails if no client listens. This is not an error.
             let _ = replicas.told.send(own.told());
             if let Err(error) = replicas.bus.publish(&replicas.topic, event.into()).await {
                 tracing::warn!(%error, "a change could not be announced to the other replicas");
@@ -88,16 +88,17 @@ fn encode(from: &str, number: u64, change: &Change) -> Vec<u8> {
         serde_json::to_vec(&announcement).expect("names and numbers are JSON")
     };
     let event = encode(change);
-    // If a URI does not fit in an event, the event announces that anything may have changed. The ID of an
-    // elicitation always fits.
+    // If the event is too long because of its URI, the event announces instead that any list or resource may have
+    // changed. The ID of an elicitation always fits.
     if event.len() > MAX_EVENT { encode(&Change::Any) } else { event }
 }
 
-/// The last announcement of each replica. Announcements arrive in order, and possibly twice.
+/// The number of the last announcement from each replica. The announcements of a replica arrive in order, but can
+/// arrive twice.
 #[derive(Debug, Default)]
 struct Heard(HashMap<String, (u64, Instant)>);
 
-/// How long a silent replica is remembered. A duplicate announcement arrives sooner.
+/// How long a replica without announcements is remembered. Duplicate announcements arrive within this time.
 const FORGOTTEN: Duration = Duration::from_secs(10 * 60);
 
 impl Heard {
@@ -109,7 +110,7 @@ impl Heard {
             (*last, *at) = (number, now);
             return true;
         }
-        // Every process has a different ID, and most of the processes in this map have ended.
+        // Every process has its own ID, and most processes in this map have already ended.
         self.0.retain(|_, (_, at)| now.duration_since(*at) < FORGOTTEN);
         self.0.insert(from.to_owned(), (number, now));
         true

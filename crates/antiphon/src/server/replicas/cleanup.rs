@@ -7,11 +7,11 @@ use antiphon_transport::jitter;
 use super::Replicas;
 use crate::durable::{KINDS, remove_all};
 
-/// The shortest lifetime of records, unless sessions have a shorter one.
+/// The shortest lifetime of the records. Sessions can have a shorter lifetime.
 const LIFE: Duration = Duration::from_secs(30);
 
-/// Removes expired records and the records that depend on them. Every replica does this. The store ensures
-/// that no record is removed twice.
+/// Removes expired records, and the records that depend on them. Every replica calls this function. The store ensures
+/// that each record is removed only once.
 pub(super) async fn clean_up(replicas: Arc<Replicas>) {
     loop {
         let life = replicas.sessions().map_or(LIFE, |sessions| sessions.shortest_life().min(LIFE));

@@ -1,12 +1,13 @@
-//! State that replicas share in addition to tasks: changes, and the removal of expired records.
+//! The state that replicas share, in addition to tasks: the announcement of changes, and the removal of expired
+//! records.
 //!
 //! | kind | name | content |
 //! |---|---|---|
 //! | record | `seal/…`, `step/…` | see [`durable`](crate::durable) |
 //! | record | `groups/…` | see `run/groups.rs` |
-//! | topic | `changes/<audience>` | a list or a resource has changed |
+//! | topic | `changes/<audience>` | a notification that a list or a resource has changed |
 //!
-//! `antiphon-http` shares the sessions. Its documentation has a table of their records.
+//! The crate `antiphon-http` shares the sessions. Its documentation contains a table of the session records.
 
 mod announce;
 mod cleanup;
@@ -36,22 +37,22 @@ use crate::{
 
 /// The sessions that a transport shares with the other replicas.
 pub(super) trait Sessions: Any + Send + Sync {
-    /// Returns the shortest lifetime of a session's records.
+    /// Returns the shortest lifetime of the session records.
     fn shortest_life(&self) -> Duration;
 
-    /// Removes the expired records of sessions.
+    /// Removes expired session records.
     fn clean_up(&self) -> Pending<'_, ()>;
 
-    /// Returns when this replica's sessions are closed, or after a timeout.
+    /// Waits until the sessions of this replica are closed, or until a timeout.
     fn ended(&self) -> Pending<'_, ()>;
 }
 
-/// This replica's connection to the other replicas.
+/// The connection of this replica to the other replicas.
 pub(crate) struct Replicas {
     id: String,
     store: Arc<dyn Store>,
     bus: Arc<dyn Bus>,
-    /// The topic of changes.
+    /// The topic on which changes are announced.
     topic: String,
     told: broadcast::Sender<ChangeNotice>,
     outbox: Outbox,
@@ -88,7 +89,7 @@ impl Replicas {
         self.sessions.as_deref()
     }
 
-    /// Starts to listen to the other replicas, if a Tokio runtime is available.
+    /// Starts to receive announcements from the other replicas, if a Tokio runtime is available.
     pub(crate) fn begin(self: &Arc<Self>) {
         if self.begun.initialized() {
             return;
@@ -106,7 +107,7 @@ impl Replicas {
         }
     }
 
-    /// Starts to listen to the other replicas. After this returns, no announced change is missed.
+    /// Starts to receive announcements from the other replicas. After this method returns, no announcement is missed.
     pub(super) async fn ready(self: &Arc<Self>) -> antiphon_store::Result<()> {
         let begin = async || {
             self.begin_changes(self.subscribe_changes().await?);
@@ -128,7 +129,7 @@ impl Announce for Replicas {
     }
 }
 
-/// Returns the topic of changes. Replicas of different versions must use the same topic.
+/// Returns the topic on which changes are announced. Replicas of different versions must use the same topic.
 fn topic(audience: &str) -> String {
     let mut hash = Sha256::new();
     hash.update((audience.len() as u64).to_le_bytes());

@@ -5,17 +5,18 @@ use opentelemetry::{
     metrics::{Meter, MeterProvider},
 };
 
-/// The telemetry settings of a server: where it records metrics, and whether spans contain user data.
+/// The telemetry settings of a server. They determine where the server records metrics, and whether spans contain user
+/// data.
 ///
 /// The server records metrics with an OpenTelemetry meter provider. Spans are `tracing` spans with the target
-/// `antiphon`, and appear in the context of log lines. If your program has a `tracing-opentelemetry` layer, the
-/// `tracing` spans also become OpenTelemetry spans. This crate does not export telemetry, and does not change global
-/// providers.
+/// `antiphon`, and they also appear in the context of log lines. If your program has a `tracing-opentelemetry` layer,
+/// the `tracing` spans also become OpenTelemetry spans. This crate does not export telemetry, and does not change
+/// global providers.
 ///
 /// ```
 /// use antiphon::{Server, telemetry::Telemetry};
 ///
-/// // The program has set its global meter provider before.
+/// // Before this call, the program must set its global meter provider.
 /// let server = Server::builder("trips", "1.0.0").with_telemetry(Telemetry::global()).build()?;
 /// # let _ = server;
 /// # Ok::<(), antiphon::BuildError>(())
@@ -32,17 +33,17 @@ impl Telemetry {
         Self { meter: meters.meter_with_scope(scope()), content: false }
     }
 
-    /// Creates telemetry that records metrics with the global meter provider. Set the global provider before you call
-    /// this method, because a provider that is set later is not used.
+    /// Creates telemetry that records metrics with the global meter provider. Set the global meter provider before you
+    /// call this method. A provider that you set later is not used.
     pub fn global() -> Self {
         Self { meter: global::meter_with_scope(scope()), content: false }
     }
 
     /// Sets whether spans contain user data. Default: no.
     ///
-    /// The user data are tool arguments (`gen_ai.tool.call.arguments`), tool results (`gen_ai.tool.call.result`), and
+    /// User data means tool arguments (`gen_ai.tool.call.arguments`), tool results (`gen_ai.tool.call.result`), and
     /// the URIs of resources. A tracing system is usually not designed to protect user data. Logs and metrics never
-    /// contain this data.
+    /// contain user data.
     #[must_use]
     pub fn with_content(mut self, content: bool) -> Self {
         self.content = content;

@@ -23,12 +23,12 @@ pub(super) enum Kind {
     Histogram(&'static [f64]),
 }
 
-/// The bucket bounds of MCP's semantic conventions, in seconds.
+/// The bucket boundaries of the semantic conventions for MCP, in seconds.
 const SECONDS: &[f64] = &[0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0];
-/// The bucket bounds of legs, which are mostly short, in seconds.
+/// The bucket boundaries for the duration of legs, in seconds. Most legs are short.
 const SHORT: &[f64] =
     &[0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0];
-/// The bucket bounds of sealed state, in bytes. The default limit of a `requestState` is 64 KiB.
+/// The bucket boundaries for the size of sealed states, in bytes. The default limit of a `requestState` is 64 KiB.
 const BYTES: &[f64] =
     &[256.0, 512.0, 1024.0, 2048.0, 4096.0, 8192.0, 16_384.0, 32_768.0, 65_536.0, 262_144.0];
 
@@ -36,7 +36,7 @@ macro_rules! metrics {
     ($($const:ident $name:literal $kind:expr, $unit:literal, $what:literal, [$($by:literal),*];)*) => {
         $(pub(super) const $const: Metric =
             Metric { name: $name, kind: $kind, unit: $unit, what: $what, by: &[$($by),*] };)*
-        /// All metrics, in the order of the reference.
+        /// All metrics, in the order of the reference documentation.
         #[cfg(test)]
         pub(super) const ALL: &[Metric] = &[$($const),*];
     };
@@ -177,7 +177,7 @@ impl Instruments {
     }
 }
 
-/// The values of metric labels.
+/// The values of a metric label for outcomes.
 impl Outcome {
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -208,7 +208,7 @@ mod tests {
 
     const REFERENCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/metrics.md");
 
-    /// Returns the name of a metric in Prometheus.
+    /// Returns the name of a metric in Prometheus format.
     fn scraped(name: &str, kind: Kind, unit: &str) -> String {
         let unit = match unit {
             "s" => "_seconds",
@@ -239,7 +239,7 @@ mod tests {
         .unwrap();
     }
 
-    /// Returns the table of the reference.
+    /// Returns the table of metrics for the reference documentation.
     fn table() -> String {
         let mut text = String::from(
             "| metric | name in Prometheus | kind | unit | description | labels |\n|---|---|---|---|---|---|\n",

@@ -1,4 +1,4 @@
-//! Telemetry of one leg.
+//! The telemetry of one leg.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -35,15 +35,16 @@ struct LegSpanInner {
     way: &'static str,
     began: Instant,
     left: Mutex<Option<Left>>,
-    /// How many new answers of users the tool received, by channel and outcome.
+    /// How many new answers of users the tool received, by channel and by outcome.
     answers: Mutex<BTreeMap<(&'static str, &'static str), u64>>,
-    /// Whether the span belongs to the leg. Otherwise it belongs to a request, which records its errors itself.
+    /// Whether the span belongs only to the leg. Otherwise, the span belongs to a request, which records its own
+    /// errors.
     own: bool,
-    /// Set when the span has the run's ID, which is recorded once.
+    /// Set when the run's ID is recorded in the span. The ID is recorded only once.
     named: OnceLock<()>,
 }
 
-/// The state of a leg when its machine was taken out.
+/// The counts of a leg at the time when its replay machine was taken out.
 struct Left {
     tally: Tally,
     /// The methods of the new questions.
@@ -51,7 +52,7 @@ struct Left {
 }
 
 impl LegSpan {
-    /// Creates the telemetry of a request's leg. `journal` is the journal to resume from.
+    /// Creates the telemetry for the leg of a request. `journal` is the journal from which the run resumes.
     pub(crate) fn of_request(
         recorder: &Recorder,
         (revision, extensions): (Revision, &Extensions),
@@ -59,7 +60,7 @@ impl LegSpan {
         journal: Option<&Journal>,
     ) -> Self {
         let Some(telling) = recorder.0.as_ref().map(Arc::clone) else { return Self(None) };
-        // The URI of a resource can contain private data.
+        // The URI of a resource can contain private data, so it is not recorded.
         let name = match method {
             "tools/call" => Some(KeyValue::new("gen_ai.tool.name", name.to_owned())),
             "prompts/get" => Some(KeyValue::new("gen_ai.prompt.name", name.to_owned())),
@@ -80,7 +81,7 @@ impl LegSpan {
         Self::new(telling, span, (method, name), way, (leg.into(), journal))
     }
 
-    /// Creates the telemetry of a task's leg.
+    /// Creates the telemetry for the leg of a task.
     pub(crate) fn of_task(recorder: &Recorder, tool: &str, task: &str, leg: u64, journal: &Journal) -> Self {
         let Some(telling) = recorder.0.as_ref().map(Arc::clone) else { return Self(None) };
         let span = tracing::info_span!(
@@ -134,7 +135,7 @@ impl LegSpan {
         leg.instrument(self.0.as_ref().map_or_else(Span::none, |told| told.span.clone()))
     }
 
-    /// Writes the trace context of the run's first leg into the journal, for later legs.
+    /// Writes the trace context of the run's first leg into the journal. Later legs use this trace context.
     pub(crate) fn mark(&self, journal: &mut Journal) {
         let Some(told) = &self.0 else { return };
         told.name_run(&journal.run);
@@ -150,13 +151,14 @@ impl LegSpan {
         }
     }
 
-    /// Creates the span of a question that is sent while the tool waits, to the client or to a provider.
+    /// Creates the span of a question that is sent while the tool waits. `to_client` is whether the question is sent
+    /// to the client or to a provider.
     pub(crate) fn ask(&self, request: &mut Value, to_client: bool) -> Spanned {
         let Some(told) = &self.0 else { return Spanned::none() };
         let method = method(request);
         told.count_ask(method, if to_client { told.way } else { "provider" });
         if !to_client {
-            // A provider's model creates its spans itself.
+            // The model of a provider creates its own spans.
             return Spanned::none();
         }
         let span = tracing::info_span!(
@@ -173,17 +175,17 @@ impl LegSpan {
         Spanned(span)
     }
 
-    /// Keeps the channel and the outcome of a user's answer until the end of the leg is final. Call it once for each
-    /// answer, and not on replay.
+    /// Records the channel and the outcome of a user's answer until the end of the leg. Call this method once for each
+    /// answer, but not on replay.
     pub(crate) fn answered(&self, channel: &'static str, outcome: &'static str) {
         let Some(told) = &self.0 else { return };
         let mut answers = told.answers.lock().unwrap_or_else(PoisonError::into_inner);
         *answers.entry((channel, outcome)).or_default() += 1;
     }
 
-    /// Creates the span of a step that runs now.
+    /// Creates the span of a step whose side effect runs now.
     pub(crate) fn step(&self, key: &Key) -> Spanned {
-        // Internal steps of the context have an empty name.
+        // The names of internal steps are empty. They have no span.
         let Some(told) = self.0.as_ref().filter(|_| !key.name().is_empty()) else { return Spanned::none() };
         let name = key.name();
         Spanned(tracing::info_span!(
@@ -197,7 +199,7 @@ impl LegSpan {
         ))
     }
 
-    /// Keeps the counts of the machine until the end of the leg is final.
+    /// Saves the counts of the replay machine until the end of the leg.
     pub(crate) fn leaving(&self, machine: &Machine) {
         let Some(told) = &self.0 else { return };
         let new = machine.pending().into_iter().filter(|(key, _)| !machine.is_unanswered(key));
@@ -205,7 +207,8 @@ impl LegSpan {
         *told.left.lock().unwrap_or_else(PoisonError::into_inner) = Some(left);
     }
 
-    /// Records the end of the leg. Call it when the answer is on its way, or when the result is written.
+    /// Records the end of the leg. Call this method when the response is about to be sent, or when the result is
+    /// stored.
     pub(crate) fn ended(&self, how: How) {
         if let Some(told) = &self.0 {
             told.ended(how);
@@ -269,7 +272,7 @@ impl LegSpanInner {
         self.count_answers(&answers);
         if let Some(Left { tally, asks }) = left {
             self.count(tally);
-            // In a session, questions were counted when they were sent.
+            // In a session, the questions were already counted when they were sent.
             if matches!(how, How::Round | How::Waits) {
                 for method in asks {
                     self.count_ask(method, self.way);
@@ -316,7 +319,7 @@ impl LegSpanInner {
     }
 }
 
-/// Returns the initial journal of a new task, with the trace context of its request.
+/// Returns the initial journal of a new task. It contains the trace context of the request.
 pub(crate) fn begun(extensions: &Extensions) -> Option<Journal> {
     let operation = extensions.get::<RequestSpan>()?;
     let mut journal = Journal::new(String::new());
@@ -335,7 +338,7 @@ fn place_of(journal: &Journal) -> Option<SpanContext> {
     trace::from_line(journal.trace.as_deref()?)
 }
 
-/// Returns the trace context of a span. This call starts the span, so its parent cannot be set afterwards.
+/// Returns the trace context of a span. This call starts the span. So its parent cannot be set after this call.
 fn context(span: &Span) -> SpanContext {
     span.context().span().span_context().clone()
 }
@@ -355,7 +358,7 @@ fn put(request: &mut Value, context: &SpanContext) {
     }
 }
 
-/// Creates the span of a call that the program makes without a client.
+/// Creates the span of a call that the program itself makes, without a client.
 fn local(name: Option<&KeyValue>) -> Span {
     let name = name.map(|name| name.value.as_str()).unwrap_or_default();
     tracing::info_span!(
@@ -377,7 +380,7 @@ fn local(name: Option<&KeyValue>) -> Span {
     )
 }
 
-/// Returns the method of a question. There are three.
+/// Returns the name of a question's method. There are three methods of questions.
 fn method(request: &Value) -> &'static str {
     match request["method"].as_str() {
         Some("elicitation/create") => "elicitation/create",
@@ -387,7 +390,7 @@ fn method(request: &Value) -> &'static str {
     }
 }
 
-/// Converts a count, because span attributes are signed.
+/// Converts a count into a signed number, because span attributes are signed.
 fn int(count: u64) -> i64 {
     count.try_into().unwrap_or(i64::MAX)
 }

@@ -1,4 +1,5 @@
-//! The items of telemetry with the feature `telemetry`. `off` has the same items without the feature.
+//! The telemetry items with the feature `telemetry`. The module `off` contains the same items for builds without this
+//! feature.
 
 mod config;
 mod instruments;

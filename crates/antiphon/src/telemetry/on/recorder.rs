@@ -1,4 +1,4 @@
-//! The recorder of metrics.
+//! The recorder for metrics.
 
 use std::{fmt, sync::Arc};
 
@@ -7,7 +7,7 @@ use opentelemetry::{KeyValue, metrics::Meter};
 
 use super::{Outcome, Telemetry, instruments::Instruments};
 
-/// Records metrics. It is empty unless the operator enables telemetry.
+/// Records metrics. If telemetry is off, the recorder is empty.
 #[derive(Clone, Default)]
 pub(crate) struct Recorder(pub(super) Option<Arc<Telling>>);
 
@@ -42,7 +42,7 @@ impl Recorder {
         }
     }
 
-    /// Counts a sealed state that could not be opened.
+    /// Counts a sealed state that could not be decrypted.
     pub(crate) fn seal_refused(&self, reason: &'static str) {
         self.tell(|it| it.refused.add(1, &[KeyValue::new("antiphon.reason", reason)]));
     }
@@ -58,12 +58,12 @@ impl Recorder {
         self.tell(|it| it.shed.add(1, &[]));
     }
 
-    /// Counts a new task that no leg has begun.
+    /// Counts a new task, before its first leg.
     pub(crate) fn run_begun(&self, tool: &str) {
         self.tell(|it| it.begun.add(1, &of_tool(tool)));
     }
 
-    /// Counts a run that ended without a leg.
+    /// Counts a run that ended without the end of a leg.
     pub(crate) fn run_ended(&self, tool: &str, outcome: Outcome) {
         self.tell(|it| {
             let mut about = of_tool(tool).to_vec();
@@ -79,7 +79,7 @@ impl Recorder {
         Leased { recorder: self.clone(), redelivered: attempt > 1, outcome: "later" }
     }
 
-    /// Records the number of jobs.
+    /// Records the queue depth.
     pub(crate) fn depth(&self, depth: Depth) {
         self.tell(|it| {
             for (state, jobs) in [("waiting", depth.waiting), ("leased", depth.leased), ("dead", depth.dead)]
@@ -89,7 +89,7 @@ impl Recorder {
         });
     }
 
-    /// Counts a task record that could not be read.
+    /// Counts a task record that this replica could not read.
     pub(crate) fn task_unreadable(&self, reason: &'static str) {
         self.tell(|it| it.unreadable.add(1, &[KeyValue::new("antiphon.reason", reason)]));
     }
@@ -99,7 +99,7 @@ impl Recorder {
         self.tell(|it| it.repaired.add(1, &of_tool(tool)));
     }
 
-    /// Counts a run that waited for too long.
+    /// Counts a run that has waited for too long.
     pub(crate) fn run_expired(&self, tool: &str) {
         self.tell(|it| it.expired.add(1, &of_tool(tool)));
     }
@@ -125,7 +125,7 @@ fn of_tool(tool: &str) -> [KeyValue; 2] {
     [KeyValue::new("mcp.method.name", "tools/call"), KeyValue::new("gen_ai.tool.name", tool.to_owned())]
 }
 
-/// A job in progress. Dropping it records its outcome.
+/// A job in progress. Dropping this value records the outcome of the job.
 pub(crate) struct Leased {
     recorder: Recorder,
     redelivered: bool,
@@ -133,7 +133,7 @@ pub(crate) struct Leased {
 }
 
 impl Leased {
-    /// Sets the outcome: `done`, `later`, `lost` or `buried`.
+    /// Sets the outcome of the job: `done`, `later`, `lost` or `buried`.
     pub(crate) fn became(&mut self, outcome: &'static str) {
         self.outcome = outcome;
     }

@@ -1,4 +1,4 @@
-//! Telemetry of one request, according to OpenTelemetry's conventions for MCP.
+//! The telemetry of one request, according to the OpenTelemetry conventions for MCP.
 
 use std::{
     future::Future,
@@ -20,12 +20,12 @@ use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
 use super::{Recorder, recorder::Telling, spanned};
 
-/// The properties of a request before it is processed.
+/// The properties of a request that are known before it is processed.
 #[derive(Debug)]
 pub(crate) struct About<'a> {
-    /// The method, or `_OTHER` if MCP does not have it, because clients can send any text.
+    /// The name of the method, or `_OTHER` if MCP has no such method. Clients can send any text as a method name.
     pub(crate) method: &'static str,
-    /// The name of the tool or prompt, if the server has it, because clients can send any text.
+    /// The name of the tool or prompt, if the server has such an item. Clients can send any text as a name.
     pub(crate) name: Option<&'a str>,
     /// The URI of the resource, which can contain private data.
     pub(crate) uri: Option<&'a str>,
@@ -33,14 +33,15 @@ pub(crate) struct About<'a> {
     pub(crate) revision: &'static str,
     pub(crate) id: String,
     pub(crate) meta: &'a Map<String, Value>,
-    /// Whether the request came over HTTP. `header` is then its trace context.
+    /// Whether the request used HTTP. In this case, `header` is the trace context of the HTTP request.
     pub(crate) http: bool,
     pub(crate) header: Option<(&'a str, Option<&'a str>)>,
-    /// Whether the request belongs to a run. Its parent span is then known only after its sealed state is opened.
+    /// Whether the request belongs to a run. In this case, the parent span is known only after the sealed state is
+    /// decrypted.
     pub(crate) is_run: bool,
 }
 
-/// The end of a request.
+/// How a request has ended.
 #[derive(Debug)]
 pub(crate) enum Ended<'a> {
     Answered,
@@ -48,11 +49,11 @@ pub(crate) enum Ended<'a> {
     Failed,
     /// The server returned a JSON-RPC error.
     Refused(i32),
-    /// The result of the tool, for a span with content.
+    /// The result of the tool. It is only recorded if spans contain user data.
     Said(&'a Value),
 }
 
-/// The span of a request. It is in the request's extensions, so that later code can set its parent.
+/// The span of a request. It is part of the request's extensions, so that later code can set the parent of the span.
 #[derive(Clone)]
 pub(crate) struct RequestSpan(Arc<Request>);
 
@@ -71,12 +72,12 @@ struct Request {
 }
 
 impl RequestSpan {
-    /// Creates the span. Returns `None` if telemetry is off.
+    /// Creates the span of a request. Returns `None` if telemetry is off.
     pub(crate) fn begin(recorder: &Recorder, about: &About<'_>) -> Option<Self> {
         let telling = Arc::clone(recorder.0.as_ref()?);
         let About { method, name, revision, .. } = *about;
         let transport = if about.http { "tcp" } else { "pipe" };
-        // The SDK's spans last as long as a connection, so they cannot be the parent.
+        // A span of the SDK lasts as long as the connection, so it cannot be the parent.
         let span = tracing::info_span!(
             target: "antiphon",
             parent: None,
@@ -121,7 +122,7 @@ impl RequestSpan {
             if let Some(uri) = about.uri {
                 span.set_attribute("mcp.resource.uri", uri.to_owned());
             }
-            // These tools receive users' answers, and the tools of the form also a key.
+            // These tools receive answers of users. The tools of the form also receive a view key.
             let is_secret = matches!(name, Some("ask_open" | "ask_answer" | "task_answer"));
             if let Some(arguments) = about.arguments.filter(|_| !is_secret) {
                 let arguments = serde_json::to_string(arguments).unwrap_or_default();
@@ -145,10 +146,11 @@ impl RequestSpan {
         })))
     }
 
-    /// Sets the parent of the span and returns it. The parent is the client's trace context. If the run has another
-    /// trace, the run is the parent and the client's context becomes a link.
+    /// Sets the parent of the span, and returns the span. The parent is the trace context that the client sent. If the
+    /// run has a trace context from another trace, the run's trace context becomes the parent. The client's trace
+    /// context then becomes a link.
     ///
-    /// The parent can only be set before the span is entered. The first call sets it.
+    /// The parent can be set only before the span is entered. So only the first call of this method sets the parent.
     pub(super) fn place(&self, run: Option<SpanContext>) -> &Span {
         let Request { span, remote, placed, .. } = &*self.0;
         if placed.swap(true, Ordering::Relaxed) {
@@ -163,18 +165,19 @@ impl RequestSpan {
             (run, None) => run,
         };
         if let Some(parent) = parent {
-            // Without an OpenTelemetry layer, setting the parent has no effect.
+            // If the program has no OpenTelemetry layer, setting the parent has no effect.
             let _ = span.set_parent(Context::new().with_remote_span_context(parent));
         }
         span
     }
 
-    /// Runs the request inside its span. A run enters the span itself.
+    /// Runs the request inside its span. If the request belongs to a run, the run itself enters the span.
     pub(crate) fn within<F: Future>(&self, work: F) -> Instrumented<F> {
         work.instrument(if self.0.is_run { Span::none() } else { self.place(None).clone() })
     }
 
-    /// Returns a guard that ends the request when it is dropped, because a request can be cancelled at any time.
+    /// Returns a guard. Dropping the guard records the end of the request. This also works if the request is
+    /// cancelled.
     pub(crate) fn in_flight(&self) -> InFlight {
         InFlight { operation: self.clone(), error: Some("dropped"), code: None }
     }

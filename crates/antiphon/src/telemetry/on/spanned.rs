@@ -6,7 +6,7 @@ use tracing::{Instrument as _, Span, instrument::Instrumented};
 
 use crate::error::Error;
 
-/// The span of a step or a question. It is often disabled.
+/// The span of a step or a question. The span is often disabled.
 #[derive(Clone, Debug)]
 pub(crate) struct Spanned(pub(super) Span);
 

@@ -13,12 +13,12 @@ use crate::{
 /// A question that the server sent to the test client.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Question {
-    /// The question key. On MCP 2026-07-28 this is the complete key, for example `ann/vote#2`. On MCP 2025-11-25 the
-    /// key is only the name that the tool's author chose.
+    /// The question key. On MCP 2026-07-28, this is the complete key, for example `ann/vote#2`. On MCP 2025-11-25,
+    /// this is only the name that the tool's author chose.
     pub key: String,
     /// The MCP method of the question: `elicitation/create`, `sampling/createMessage` or `roots/list`.
     pub method: String,
-    /// The parameters of the question, as received from the server.
+    /// The parameters of the question, as the server sent them.
     pub params: Value,
 }
 
@@ -43,12 +43,13 @@ impl Question {
             .unwrap_or_default()
     }
 
-    /// Returns the additional data that the tool sent for a client's custom form, if any.
+    /// Returns the additional data that the tool sent for a custom form of the client, or `None` if the tool sent no
+    /// such data.
     pub fn context(&self) -> Option<&Value> {
         self.params["_meta"].get(CONTEXT_META)
     }
 
-    /// Returns the name that the tool's author chose for the question, without the rest of the question key.
+    /// Returns the name that the tool's author chose for the question. This is a part of the question key.
     pub fn name(&self) -> &str {
         let name = self.key.rsplit('/').next().unwrap_or_default();
         name.split(['#', '~']).next().unwrap_or_default()
@@ -62,17 +63,17 @@ type ByHand = Box<dyn FnMut(&Question) -> Option<Value> + Send>;
 
 /// Scripted answers to the questions of a server, for a test client.
 ///
-/// The client uses the answer with the complete question key. If no answer has the complete key, the client uses the
-/// answer with the name that the tool's author chose. If you add several answers with the same key, the client uses
-/// them in order, and repeats the last one.
+/// For each question, the client first searches for an answer with the complete question key. If the script has no
+/// such answer, the client searches for an answer with the name that the tool's author chose. If you add several
+/// answers with the same key, the client uses them in order, and then repeats the last one.
 ///
-/// If a question has no answer, the client declines a form, and replies to a sampling request with an empty text. But
-/// if the script has an unused answer of the same kind with another key, one of the keys is probably wrong. The call
-/// then fails with an error that names both keys.
+/// If the script contains no answer to a question, the client declines a form, or replies to a sampling request with
+/// an empty text. But if the script contains an unused answer of the same kind with another key, one of the two keys
+/// is probably wrong. The call then fails with an error that contains both keys.
 #[derive(Default)]
 pub struct Answers {
     by_key: BTreeMap<String, VecDeque<Value>>,
-    /// The keys in `by_key` that were asked.
+    /// The keys in `by_key` for which the server has asked a question.
     asked: BTreeSet<String>,
     by_hand: Option<ByHand>,
 }
@@ -103,7 +104,7 @@ impl Answers {
         self.raw(key, json!({"action": "cancel"}))
     }
 
-    /// Replies to the sampling request with the question key `key` with a text.
+    /// Replies to the sampling request with the question key `key` with text.
     #[must_use]
     pub fn sample(self, key: &str, text: &str) -> Self {
         let content = json!({"type": "text", "text": text});
@@ -113,14 +114,15 @@ impl Answers {
         )
     }
 
-    /// Replies to the sampling request with the question key `key` with data, as a call of the tool `__schema__`.
+    /// Replies to the sampling request with the question key `key` with data. The reply is a call of the tool
+    /// `__schema__`.
     #[must_use]
     pub fn data(self, key: &str, data: Value) -> Self {
         self.calls(key, &[("__schema__", data)])
     }
 
-    /// Replies to the sampling request with the question key `key` with tool calls. Each call has a tool name and an
-    /// input.
+    /// Replies to the sampling request with the question key `key` with tool calls. Each call consists of a tool name
+    /// and an input.
     #[must_use]
     pub fn calls(self, key: &str, calls: &[(&str, Value)]) -> Self {
         let blocks: Vec<_> = (1..)
@@ -135,29 +137,30 @@ impl Answers {
         )
     }
 
-    /// Answers the question with the key `key` with a JSON-RPC error. Use the code `-1` for a rejection by the user.
+    /// Answers the question with the key `key` with a JSON-RPC error. If the user rejects the question, use the code
+    /// `-1`.
     ///
-    /// On MCP 2026-07-28 a client cannot answer a question with an error, so the question stays unanswered.
+    /// On MCP 2026-07-28, a client cannot answer a question with an error. So the question stays unanswered.
     #[must_use]
     pub fn error(self, key: &str, code: i32, message: &str) -> Self {
         self.raw(key, json!({ERROR: {"code": code, "message": message}}))
     }
 
-    /// Answers a question for roots with these URIs.
+    /// Answers a question for roots. `uris` are the URIs of the roots.
     #[must_use]
     pub fn roots(self, uris: &[&str]) -> Self {
         let roots: Vec<_> = uris.iter().map(|uri| json!({"uri": uri})).collect();
         self.raw("roots", json!({"roots": roots}))
     }
 
-    /// Answers the question with the key `key` with this MCP result, unchanged.
+    /// Answers the question with the key `key` with the MCP result `result`, without changes.
     #[must_use]
     pub fn raw(mut self, key: &str, result: Value) -> Self {
         self.by_key.entry(key.to_owned()).or_default().push_back(result);
         self
     }
 
-    /// Sets a function that answers the questions without a scripted answer. Default: none.
+    /// Sets a function that answers all questions for which the script contains no answer. Default: none.
     #[must_use]
     pub fn otherwise(mut self, answer: impl FnMut(&Question) -> Option<Value> + Send + 'static) -> Self {
         self.by_hand = Some(Box::new(answer));

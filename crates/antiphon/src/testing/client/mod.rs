@@ -1,4 +1,4 @@
-//! The test client, its scripted answers, and the harness that uses both.
+//! The test client, the scripted answers, and the test harness that uses both.
 
 mod answers;
 mod replicas;
@@ -23,11 +23,11 @@ use crate::{
     server::Server,
 };
 
-/// A test client in the same process as the server, connected over a byte stream.
+/// A test client in the same process as the server. It is connected to the server over a byte stream.
 pub struct Client {
     revision: Revision,
     capabilities: Value,
-    /// The host that the client behaves like, if any.
+    /// The host whose behavior the client imitates, if any.
     host: Option<HostProfile>,
     /// The time after which the client cancels a request, if any.
     limit: Option<Duration>,
@@ -43,24 +43,25 @@ pub struct Client {
     serving: JoinHandle<()>,
 }
 
-/// The timeout for a message of the server. Long enough for a loaded machine, short enough for a test.
+/// How long the client waits for a message of the server. This is long enough for a busy machine, and short enough for
+/// a test.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A request and everything that the server sent for it: the result, questions and notifications.
+/// A request, and everything that the server sent for this request: the result, the questions and the notifications.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Talk {
     /// The result of the request.
     pub result: Value,
     /// The questions that the server asked during the request, in order.
     pub asked: Vec<Question>,
-    /// How many results required input before the final result. Always 0 on MCP 2025-11-25.
+    /// The number of results that required input, before the final result. On MCP 2025-11-25, this is always 0.
     pub rounds: u32,
     /// The notifications that the server sent during the request.
     pub notifications: Vec<Value>,
 }
 
 impl Talk {
-    /// Returns the text of the result: all text blocks, joined with newlines.
+    /// Returns the text of the result. If the result contains several text blocks, they are joined with newlines.
     pub fn text(&self) -> String {
         let blocks = self.result["content"].as_array().into_iter().flatten();
         blocks.filter_map(|block| block["text"].as_str()).collect::<Vec<_>>().join("\n")
@@ -71,7 +72,7 @@ impl Talk {
         self.result["isError"] == true
     }
 
-    /// Returns the keys of the questions that the server asked, in order.
+    /// Returns the question keys of the questions that the server asked, in order.
     pub fn keys(&self) -> Vec<&str> {
         self.asked.iter().map(|question| question.key.as_str()).collect()
     }
@@ -80,9 +81,9 @@ impl Talk {
 /// A JSON-RPC message that the server sent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Frame {
-    /// If the message is a response: the method of the request that it answers.
+    /// The method of the request, if the message is the response to a request.
     pub method: Option<String>,
-    /// The message as received.
+    /// The message, as the server sent it.
     pub message: Value,
 }
 
@@ -106,11 +107,11 @@ impl fmt::Display for Failed {
 impl std::error::Error for Failed {}
 
 impl Client {
-    /// Connects to `server` as a client that declares all capabilities, so that it can answer all questions.
+    /// Connects to `server` as a client that declares all capabilities. So the client can answer all questions.
     ///
     /// # Errors
     ///
-    /// Returns an error if the initialization of MCP 2025-11-25 fails.
+    /// Returns an error if the client uses MCP 2025-11-25 and the initialization fails.
     pub async fn connect(server: &Server, revision: Revision) -> Result<Self> {
         let capabilities = json!({
             "elicitation": {"form": {}, "url": {}},
@@ -124,16 +125,17 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Returns an error if the initialization of MCP 2025-11-25 fails.
+    /// Returns an error if the client uses MCP 2025-11-25 and the initialization fails.
     pub async fn connect_with(server: &Server, revision: Revision, capabilities: Value) -> Result<Self> {
         Self::open(server, revision, capabilities, None).await
     }
 
     /// Connects to `server` as a client that behaves like `host`.
     ///
-    /// The client declares the capabilities of the host. The client uses its scripted answers only for forms that the
-    /// host shows. If the profile has a time limit for calls, the client cancels a longer call, and the call fails.
-    /// [`HostProfile::model_view`] and [`HostProfile::app_view`] return the parts of a result that the host passes on.
+    /// The client declares the capabilities of the host. If the host does not show a form, the client does not use the
+    /// scripted answer to this form. If the profile has a time limit for calls, the client cancels a longer call, and
+    /// the call fails. [`HostProfile::model_view`] and [`HostProfile::app_view`] return the parts of a result that
+    /// reach the model or the app of the host.
     ///
     /// ```
     /// use antiphon::{prelude::*, testing::{Client, HostProfile, Revision}};
@@ -153,7 +155,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Returns an error if the initialization of MCP 2025-11-25 fails.
+    /// Returns an error if the client uses MCP 2025-11-25 and the initialization fails.
     pub async fn connect_as(server: &Server, revision: Revision, host: HostProfile) -> Result<Self> {
         Self::open(server, revision, host.capabilities(revision), Some(host)).await
     }
@@ -167,7 +169,7 @@ impl Client {
         let (near, far) = tokio::io::duplex(1 << 20);
         let server = server.clone();
         let serving = tokio::spawn(async move {
-            // Test clients of a server have the same user, as clients over stdio.
+            // All test clients of a server have the same user, like clients over stdio.
             let stream = antiphon_transport::legacy_tasks::Lines::server(far);
             if let Err(error) = server.serve_connection(stream, Connection::only()).await {
                 tracing::debug!(%error, "a test connection ended");
@@ -215,7 +217,8 @@ impl Client {
         self
     }
 
-    /// Sets additional `_meta` entries for every request, for example a progress token or a log level. Default: none.
+    /// Sets additional `_meta` entries that the client adds to every request, for example a progress token or a log
+    /// level. Default: none.
     #[must_use]
     pub fn with_meta(mut self, meta: Value) -> Self {
         self.meta = meta;
@@ -227,17 +230,18 @@ impl Client {
         self.answers = answers;
     }
 
-    /// Replaces the additional `_meta` entries for later requests.
+    /// Replaces the additional `_meta` entries. Later requests contain the new entries.
     pub fn set_meta(&mut self, meta: Value) {
         self.meta = meta;
     }
 
-    /// Sets the number of rounds after which the client gives up. Real clients also have such a limit. Default: 100.
+    /// Sets the number of rounds after which the client stops the run. Real clients also have such a limit.
+    /// Default: 100.
     pub fn set_max_rounds(&mut self, rounds: u32) {
         self.max_rounds = rounds;
     }
 
-    /// Calls a tool, answers its questions, and returns when the tool has returned.
+    /// Calls a tool, and answers the tool's questions. Returns when the tool has returned.
     ///
     /// # Errors
     ///
@@ -246,7 +250,8 @@ impl Client {
         self.converse("tools/call", json!({"name": tool, "arguments": arguments})).await
     }
 
-    /// Sends a request, answers its questions, and returns when the server has returned the final result.
+    /// Sends a request, and answers the questions of the server. Returns when the server has returned the final
+    /// result.
     ///
     /// # Errors
     ///
@@ -285,8 +290,8 @@ impl Client {
         }
     }
 
-    /// Sends one request and returns its result. If the result requires input, this method returns the result without
-    /// answering the questions.
+    /// Sends one request and returns its result. If the result requires input, this method does not answer the
+    /// questions, and returns the result.
     ///
     /// # Errors
     ///
@@ -306,7 +311,7 @@ impl Client {
         self.revision
     }
 
-    /// Sends a line of text to the server unchanged, and returns the next message of the server.
+    /// Sends a line of text to the server, without changes. Returns the next message of the server.
     ///
     /// # Errors
     ///
@@ -317,7 +322,7 @@ impl Client {
         self.receive().await
     }
 
-    /// Waits for the next notification that the server sends outside of a request.
+    /// Waits for the next notification that does not belong to a request.
     ///
     /// # Errors
     ///
@@ -331,7 +336,7 @@ impl Client {
         }
     }
 
-    /// Sends a request without waiting for its result. Returns the request's ID.
+    /// Sends a request, but does not wait for the result. Returns the ID of the request.
     ///
     /// # Errors
     ///
@@ -372,7 +377,7 @@ impl Client {
         json!({"name": name, "version": env!("CARGO_PKG_VERSION")})
     }
 
-    /// Returns the answer to a question, or `None` if the host does not answer it.
+    /// Returns the answer to a question, or `None` if the host does not answer the question.
     fn answer(&mut self, question: &Question) -> Result<Option<Value>> {
         let is_form = question.method == "elicitation/create" && question.params["mode"] != "url";
         let host = self.host.filter(|_| is_form);

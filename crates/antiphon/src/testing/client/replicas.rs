@@ -11,9 +11,10 @@ use crate::{
     trace,
 };
 
-/// A test harness that runs a tool to its end, and continues the run on a new replica after every question.
+/// A test harness that runs a tool to its end. After every question, the harness continues the run on a new replica.
 ///
-/// The harness also sends answers in parts, repeats requests, and sends old requests again after newer ones.
+/// The harness also sends answers in several parts, repeats requests, and sends old requests again after newer
+/// requests.
 ///
 /// ```
 /// # use antiphon::{prelude::*, testing::{Answers, Replicas}};
@@ -31,9 +32,9 @@ use crate::{
 /// # }).unwrap();
 /// ```
 pub struct Replicas {
-    /// Creates the shared world of each schedule.
+    /// A function that creates the shared world of a schedule.
     world: Box<dyn Fn() -> World + Send + Sync>,
-    /// Whether a shared world exists, so that side effects can be compared.
+    /// Whether the replicas share a world. If they do, side effects can be compared.
     has_world: bool,
     seal: SealConfig,
     seed: u64,
@@ -41,10 +42,10 @@ pub struct Replicas {
     steady: bool,
 }
 
-/// The shared objects of the replicas of one schedule.
+/// The objects that all replicas of one schedule share.
 struct World {
     replica: Box<dyn Fn() -> ServerBuilder + Send + Sync>,
-    /// Returns the changes that the tools have made.
+    /// A function that returns the changes that the tool has made.
     look: Box<dyn Fn() -> Value + Send + Sync>,
 }
 
@@ -52,26 +53,28 @@ struct World {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Report {
-    /// The tool's result, which is the same in every schedule (order of requests) unless you allow different results.
+    /// The tool's result. It is the same in every schedule, unless you allow different results. A schedule is an order
+    /// of requests.
     pub result: Value,
-    /// How many schedules (orders of requests) the harness has run.
+    /// The number of schedules that the harness has run.
     pub schedules: u32,
-    /// How many legs (executions of the tool) the harness has run. Each leg used a new replica.
+    /// The number of times that the harness has executed the tool's function. Each execution used a new replica.
     pub replicas: u32,
-    /// How many requests the harness has sent twice.
+    /// The number of requests that the harness has sent twice.
     pub duplicates: u32,
-    /// How many old requests the harness has sent again after newer ones.
+    /// The number of old requests that the harness has sent again after newer requests.
     pub stale: u32,
-    /// The largest number of rounds that a schedule needed.
+    /// The largest number of rounds that any schedule needed.
     pub rounds: u32,
 }
 
-/// The number of rounds after which a run is considered endless.
+/// If a run needs more rounds than this, it counts as endless.
 const ROUNDS: u32 = 1000;
 
 impl Replicas {
-    /// Creates a harness. `replica` returns a builder for each new replica. The harness replaces the seal settings and
-    /// the limits of the builder: all replicas have the same encryption key, and the default limits with 1000 rounds.
+    /// Creates a harness. `replica` is a function that returns a builder for each new replica. The harness replaces
+    /// the seal settings and the limits of this builder: all replicas have the same encryption key, and the default
+    /// limits with 1000 rounds.
     pub fn new(replica: impl Fn() -> ServerBuilder + Send + Sync + 'static) -> Self {
         let replica = Arc::new(replica);
         let world = move || {
@@ -81,14 +84,18 @@ impl Replicas {
         Self::of(Box::new(world), false)
     }
 
-    /// Creates a harness whose replicas share a world: a database, a file, or other state that the tool changes.
+    /// Creates a harness whose replicas share a world. A world is a database, a file, or other state that the tool
+    /// changes.
     ///
-    /// `world` creates a new world for each schedule. `replica` returns a builder for replicas that use this world.
-    /// `look` returns the state of the world after a run. The harness first runs the tool once without interruption.
-    /// Then [`run`](Self::run) fails if a run that moves between replicas leaves the world in another state. A side
-    /// effect outside of a step can cause this failure.
+    /// `world` creates a new world for each schedule. `replica` returns a builder for the replicas that use this
+    /// world. `look` returns the state of the world after a run.
     ///
-    /// With a world, the harness sends no request twice, because a [step](crate::Ctx::step) could then run twice.
+    /// The harness first runs the tool once without interruption. Then [`run`](Self::run) moves the run between
+    /// replicas. If the state of the world is different after such a run, `run` returns an error. A side effect
+    /// outside of a step can cause this error.
+    ///
+    /// If the replicas share a world, the harness does not send any request twice, because a [step](crate::Ctx::step)
+    /// could then run twice.
     ///
     /// ```
     /// # use std::sync::{Arc, atomic::{AtomicU32, Ordering}};
@@ -98,7 +105,7 @@ impl Replicas {
     /// type Removed = Arc<AtomicU32>;
     ///
     /// async fn remove(ctx: &Ctx, State(removed): State<Removed>, _: ()) -> Result<String> {
-    ///     removed.fetch_add(1, Ordering::Relaxed); // Not in a step, so every replica does it.
+    ///     removed.fetch_add(1, Ordering::Relaxed); // This side effect is not in a step, so every replica repeats it.
     ///     ctx.elicit::<Sure>("Sure?").await?.accepted()?;
     ///     Ok("removed".into())
     /// }
@@ -141,34 +148,40 @@ impl Replicas {
         Self { world, has_world, seal, seed: 0x5EED, schedules: 16, steady: true }
     }
 
-    /// Sets the random seed, so that you can reproduce a failure. Default: `0x5EED`.
+    /// Sets the seed of the random numbers. With the same seed, you can reproduce a failure. Default: `0x5EED`.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// Sets the number of schedules. Each schedule delivers the requests and answers in a different way. Default: 16.
+    /// Sets the number of schedules. In each schedule, the harness sends the requests and answers in a different
+    /// order. Default: 16.
     #[must_use]
     pub fn schedules(mut self, schedules: u32) -> Self {
         self.schedules = schedules;
         self
     }
 
-    /// Accepts different results in different schedules, for tools with random steps. The harness still reports drift.
-    /// Default: not accepted.
+    /// Accepts different results in different schedules. Use this method for tools whose steps return random values.
+    /// The harness still reports drift. Default: different results are an error.
     #[must_use]
     pub fn allow_different_results(mut self) -> Self {
         self.steady = false;
         self
     }
 
-    /// Runs `tool` under every schedule.
+    /// Runs `tool` in every schedule.
     ///
     /// # Errors
     ///
-    /// Returns an error if a replay does not match its journal (drift), if two schedules have different results, or if
-    /// the same request receives two different answers. The message contains the schedule and the seed.
+    /// Returns an error in these cases:
+    ///
+    /// - A replay does not match its journal (drift).
+    /// - Two schedules have different results or side effects.
+    /// - The server answers the same request in two different ways.
+    ///
+    /// The error message contains the schedule and the seed.
     pub async fn run(&self, tool: &str, arguments: Value, answers: impl Fn() -> Answers) -> Result<Report> {
         let mut report =
             Report { result: Value::Null, schedules: 0, replicas: 0, duplicates: 0, stale: 0, rounds: 0 };
@@ -177,7 +190,7 @@ impl Replicas {
             if self.has_world { self.undisturbed(tool, &arguments, answers()).await? } else { Value::Null };
         let first = json!({"name": tool, "arguments": arguments});
         for schedule in 0..self.schedules {
-            // The first schedule is without disturbances.
+            // The first schedule repeats nothing, and sends all answers together.
             let calm = schedule == 0;
             let world = (self.world)();
             let result = self
@@ -207,7 +220,7 @@ impl Replicas {
         Ok(report)
     }
 
-    /// Returns the changes of a run that stays on one replica.
+    /// Returns the changes that the tool makes if the run stays on one replica.
     async fn undisturbed(&self, tool: &str, arguments: &Value, answers: Answers) -> Result<Value> {
         let world = (self.world)();
         let server = (world.replica)().build()?;
@@ -251,7 +264,7 @@ impl Replicas {
             request["inputResponses"] = json!({});
             let asked: Vec<_> = reply["inputRequests"].as_object().into_iter().flatten().collect();
             for (key, question) in &asked {
-                // A repeated question gets the same answer every time.
+                // If the same question is asked again, it gets the same answer.
                 let answer = match given.entry((*key).clone()) {
                     Entry::Occupied(given) => given.into_mut(),
                     Entry::Vacant(entry) => {
@@ -288,7 +301,7 @@ impl Replicas {
     }
 }
 
-/// Returns a reply without the parts that differ in every reply.
+/// Returns a reply without the parts that are different in every reply.
 fn steady(reply: &Value) -> Value {
     let mut reply = reply.clone();
     if let Some(fields) = reply.as_object_mut() {
@@ -300,7 +313,7 @@ fn steady(reply: &Value) -> Value {
     reply
 }
 
-/// A deterministic random generator (xorshift), the same on every machine.
+/// A deterministic generator of random numbers (xorshift). It returns the same numbers on every machine.
 struct Random(u64);
 
 impl Random {

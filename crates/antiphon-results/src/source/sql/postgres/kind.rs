@@ -2,20 +2,21 @@ use sqlx::{PgConnection, Row as _, postgres::types::Oid};
 
 use crate::source::sql::SqlError;
 
-/// A type as the catalog describes it.
+/// A PostgreSQL type, as described in the system catalog.
 #[derive(Clone, Debug)]
 pub struct Kind {
     pub(super) oid: Oid,
-    /// OID of the base type if this is a domain, otherwise of the type itself.
+    /// OID of the base type if this type is a domain. Otherwise, the OID of the type itself.
     pub(super) base: Oid,
-    /// Name in SQL, as the server quotes it, without a length. The name `character` alone would mean length 1.
+    /// Name of the type in SQL, quoted by the server, without a length. The name `character` alone would mean length
+    /// 1.
     pub(super) name: String,
     pub(super) form: Form,
-    /// Type of the elements, if this is an array.
+    /// Type of the elements, if this type is an array.
     pub(super) element: Option<Box<Self>>,
 }
 
-/// The format in which values arrive.
+/// The format in which the server sends values of a type.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Form {
     Bool,
@@ -68,7 +69,7 @@ impl Form {
             (1114, ..) => Self::Timestamp,
             (1184, ..) => Self::TimestampTz,
             (_, _, "A") | (_, "c", _) | (2249, ..) => Self::Composite,
-            // Text, varchar, char, name, citext and other types of the category. Also xml and enums.
+            // Text, varchar, char, name, citext and other types of the string category. Also xml and enums.
             (142 | 705, ..) | (_, _, "S") | (_, "e", _) => Self::Text,
             _ => Self::Other,
         }

@@ -182,14 +182,15 @@ impl Dialect for Postgres {
         row.try_get(0)
     }
 
-    /// Covers text that is invalid or out of range for the type, and types without an order.
+    /// Recognizes the errors for text that is invalid or out of range for its type, and for types without an order.
     fn is_refusal(error: &dyn DatabaseError) -> bool {
         const CODES: [&str; 6] = ["22P02", "22003", "22007", "22008", "22021", "42883"];
         error.code().is_some_and(|code| CODES.contains(&&*code))
     }
 
     fn is_timeout(error: &dyn DatabaseError) -> bool {
-        /// Sent if the pool has a `statement_timeout`, or if another session cancels the statement.
+        /// The server returns this code if the pool has a `statement_timeout`, or if another session cancels the
+        /// statement.
         const CANCELED: &str = "57014";
         error.code().is_some_and(|code| code == CANCELED)
     }

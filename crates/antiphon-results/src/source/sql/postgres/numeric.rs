@@ -17,7 +17,7 @@ pub(super) fn encode(text: &str) -> Option<Vec<u8>> {
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
-    // Position of the point after the exponent has moved it.
+    // Position of the decimal point, after the exponent is applied.
     let point = i32::try_from(whole.len()).ok()?.checked_add(exponent)?;
     if digits.len() > REACH || point.unsigned_abs() as usize > REACH {
         return None;

@@ -30,7 +30,7 @@ impl Bound {
     }
 }
 
-/// The value decides the declared type, through [`Encode::produces`].
+/// The declared type depends on the value, through [`Encode::produces`].
 impl Type<Postgres> for Bound {
     fn type_info() -> PgTypeInfo {
         <str as Type<Postgres>>::type_info()
@@ -126,7 +126,8 @@ fn float(value: &Value) -> Option<f32> {
     }
 }
 
-/// Encodes a decimal. Text has all digits, but a number has only those that the JSON parser kept.
+/// Encodes a decimal. A text contains all digits, but a number contains only the digits that the JSON parser
+/// preserved.
 fn decimal(value: &Value) -> Option<Vec<u8>> {
     match value {
         Value::String(text) => numeric::encode(text),

@@ -1,15 +1,15 @@
-//! The values that the forms of the page submit.
+//! The values that a browser submits from the forms of the answer page.
 
 use serde_json::{Number, Value};
 
 use super::fields::{Field, Kind};
 
-/// The values of a submitted form, by name.
+/// The values of a submitted form, by field name.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Given(pub(super) Vec<(String, String)>);
 
 impl Given {
-    /// Reads the body of a request (`application/x-www-form-urlencoded`). Returns `None` if it is not valid.
+    /// Parses the body of a request (`application/x-www-form-urlencoded`). Returns `None` if the body is not valid.
     pub(crate) fn parse(body: &[u8]) -> Option<Self> {
         let pairs = body.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty());
         let pairs = pairs.map(|pair| {
@@ -51,7 +51,7 @@ impl Field<'_> {
     ///
     /// # Errors
     ///
-    /// Returns what to enter if the text is not a value of this field.
+    /// If the text is not a valid value of this field, returns a text that tells the user what to enter.
     pub(super) fn value(&self, given: &Given) -> Result<Option<Value>, &'static str> {
         let text = given.get(&self.name).unwrap_or_default().replace("\r\n", "\n");
         let is_empty = text.trim().is_empty();
@@ -59,7 +59,7 @@ impl Field<'_> {
             Kind::Many(options) => {
                 let chosen = given.all(&self.name).filter_map(|at| options.get(at.parse::<usize>().ok()?));
                 let chosen: Vec<Value> = chosen.map(|(value, _)| (*value).clone()).collect();
-                // An optional list that must not be empty is left out.
+                // If a list is optional but must not be empty, an empty list is left out.
                 let can_be_empty = self.required || self.schema["minItems"].as_u64() <= Some(0);
                 (can_be_empty || !chosen.is_empty()).then_some(Value::Array(chosen))
             }
@@ -76,7 +76,7 @@ impl Field<'_> {
     }
 }
 
-/// Reads a number.
+/// Parses a number.
 fn number(text: &str, whole: bool) -> Result<Value, &'static str> {
     if let Ok(number) = text.parse::<i64>() {
         return Ok(number.into());

@@ -1,4 +1,4 @@
-//! The fields of a form as HTML.
+//! The HTML of a form's fields.
 
 use std::fmt::Write as _;
 
@@ -9,14 +9,14 @@ use super::{
     markup::{Escaped, plain},
 };
 
-/// The largest number of options that are shown as radio buttons.
+/// The maximum number of options that the page shows as radio buttons.
 const RADIOS: usize = 5;
 
 /// A field of a form.
 pub(super) struct Field<'a> {
     /// The name of the field in the HTML form.
     pub(super) name: String,
-    /// The ID of its element.
+    /// The ID of the field's HTML element.
     id: String,
     /// The name of the field in the answer.
     pub(super) key: &'a str,
@@ -24,9 +24,9 @@ pub(super) struct Field<'a> {
     pub(super) required: bool,
 }
 
-/// The values of a field, and how users enter them.
+/// The kind of a field: its possible values, and how users enter a value.
 pub(super) enum Kind<'a> {
-    /// Any number of options.
+    /// The user can choose any number of options.
     Many(Vec<(&'a Value, String)>),
     One(Vec<(&'a Value, String)>),
     Boolean,
@@ -34,11 +34,11 @@ pub(super) enum Kind<'a> {
         whole: bool,
     },
     Text,
-    /// A value without a separate field. The user writes it as JSON.
+    /// A value for which the page has no suitable field. The user enters the value as JSON.
     Json,
 }
 
-/// Returns the fields of the question with the number `at`.
+/// Returns the fields of a question. `at` is the number of the question.
 pub(super) fn fields(at: usize, schema: &Value) -> impl Iterator<Item = Field<'_>> {
     let required: Vec<&str> =
         schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
@@ -52,7 +52,7 @@ pub(super) fn fields(at: usize, schema: &Value) -> impl Iterator<Item = Field<'_
     })
 }
 
-/// Returns the values and the labels of a schema's options.
+/// Returns the options of a schema, each with its value and its label.
 fn options(schema: &Value) -> Option<Vec<(&Value, String)>> {
     if let Some(list) = schema["oneOf"].as_array().or_else(|| schema["anyOf"].as_array()) {
         return list.iter().map(option).collect();
@@ -67,7 +67,7 @@ fn option(schema: &Value) -> Option<(&Value, String)> {
     Some((value, plain(schema.get("title").unwrap_or(value))))
 }
 
-/// Returns the type of a schema, other than `null`.
+/// Returns the type of a schema that is not `null`.
 fn type_of(schema: &Value) -> Option<&str> {
     match &schema["type"] {
         Value::Array(types) => types.iter().filter_map(Value::as_str).find(|name| *name != "null"),
@@ -94,7 +94,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Returns the text of the field: the one that the user gave, or the default.
+    /// Returns the text of the field: the text that the user entered, or the default.
     fn text(&self, given: Option<&Given>) -> String {
         match given {
             Some(given) => given.get(&self.name).unwrap_or_default().to_owned(),
@@ -105,7 +105,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Returns whether an option is chosen: by the user, or by default.
+    /// Returns whether an option is chosen, by the user or by default.
     fn is_chosen(&self, given: Option<&Given>, at: usize, value: &Value) -> bool {
         let default = &self.schema["default"];
         match given {
@@ -114,7 +114,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Returns the numbers that the value must be between, as text.
+    /// Returns a text with the minimum and the maximum of the value.
     fn bounds(&self, kind: &Kind<'_>) -> Option<String> {
         let (min, max, unit) = match kind {
             Kind::Many(_) => ("minItems", "maxItems", " of these"),
@@ -129,7 +129,7 @@ impl<'a> Field<'a> {
         (!bounds.is_empty()).then(|| format!("Allowed: {}{unit}", bounds.join(", ")))
     }
 
-    /// Returns the text that explains the field.
+    /// Returns the help text of the field.
     fn help(&self, kind: &Kind<'_>) -> String {
         let description = self.schema["description"].as_str().map(ToOwned::to_owned);
         let format = match (kind, self.schema["format"].as_str()) {
@@ -215,7 +215,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Returns the check boxes or radio buttons of a field.
+    /// Returns the checkboxes or radio buttons of a field.
     fn ticks(
         &self,
         kind: &str,
@@ -236,7 +236,7 @@ impl<'a> Field<'a> {
         ticks
     }
 
-    /// Returns the input of a field that users write into.
+    /// Returns the input element of a field in which users type a value.
     fn input(&self, kind: &Kind<'_>, text: &str, attributes: &str) -> String {
         let (id, name, text) = (&self.id, Escaped(&self.name), Escaped(text));
         let is_long = self.schema["maxLength"].as_u64() > Some(200);
@@ -245,7 +245,8 @@ impl<'a> Field<'a> {
             (Kind::Text, Some("uri")) => ("url", ""),
             (Kind::Text, Some("date")) => ("date", ""),
             (Kind::Text, _) if !is_long => ("text", ""),
-            // The numeric keyboards of some devices have no minus sign.
+            // A numeric keyboard is used only if the value cannot be negative, because the numeric keyboards of some
+            // devices have no minus sign.
             (Kind::Number { whole }, _) if self.schema["minimum"].as_f64() >= Some(0.0) => {
                 ("text", if *whole { " inputmode=\"numeric\"" } else { " inputmode=\"decimal\"" })
             }

@@ -4,10 +4,10 @@ use std::fmt::{self, Write as _};
 
 use serde_json::Value;
 
-/// The length from which a value is folded, in characters.
+/// If a value is longer than this number of characters, the page folds the value.
 const LONG: usize = 300;
 
-/// Text as HTML shows it, in elements and in quoted attributes.
+/// Text that is escaped for HTML, for elements and for quoted attributes.
 pub(super) struct Escaped<'a>(pub(super) &'a str);
 
 impl fmt::Display for Escaped<'_> {
@@ -26,7 +26,7 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// Returns a list of names and values. `attributes` is HTML.
+/// Returns a table of names and values. `attributes` is HTML.
 pub(super) fn table(attributes: &str, rows: impl Iterator<Item = (String, String)>) -> String {
     let mut table = format!("<dl{attributes}>");
     for (name, value) in rows {
@@ -37,7 +37,7 @@ pub(super) fn table(attributes: &str, rows: impl Iterator<Item = (String, String
     table
 }
 
-/// Returns a value as HTML. The rest of a long value is folded.
+/// Returns a value as HTML. If the value is long, its end is folded.
 pub(super) fn folded(value: &str) -> String {
     match value.char_indices().nth(LONG) {
         None => format!("<span>{}</span>", Escaped(value)),

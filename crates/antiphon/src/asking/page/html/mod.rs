@@ -1,6 +1,6 @@
-//! The HTML of the web page with questions, and the values that its forms submit.
+//! The HTML of the answer page, and the values that its forms submit.
 //!
-//! The page has no script and loads nothing. All data is escaped.
+//! The answer page contains no script and loads no files. All data is escaped.
 
 mod decode;
 mod fields;
@@ -35,18 +35,18 @@ use crate::{
 
 const STYLE: &str = include_str!("../page.css");
 
-/// Returns the digest of the style sheet, as a content security policy names it.
+/// Returns the digest of the style sheet, in the format of a content security policy.
 pub(crate) fn style() -> String {
     format!("sha256-{}", STANDARD.encode(Sha256::digest(STYLE)))
 }
 
-/// The sentence with which every visit ends.
+/// The last sentence on the final page of a visit.
 const CLOSE: &str = "You can close this page. Go back to the chat and say that you have answered.";
 
-/// How often a page that waits for the tool is loaded again, in seconds.
+/// The interval after which the browser reloads a page that waits for the tool, in seconds.
 const REFRESH: u32 = 3;
 
-/// Returns a whole page. `head` and `body` are HTML.
+/// Returns a complete web page. `head` and `body` are HTML.
 fn document(title: &str, head: &str, body: &str) -> String {
     let title = Escaped(title);
     format!(
@@ -54,18 +54,18 @@ fn document(title: &str, head: &str, body: &str) -> String {
     )
 }
 
-/// Returns a page with a title and a text. `more` is HTML.
+/// Returns a web page with a title and a text. `more` is HTML.
 fn page(title: &str, text: &str, head: &str, more: &str) -> String {
     let body = format!("<h1 dir=\"auto\">{}</h1><p dir=\"auto\">{}</p>{more}", Escaped(title), Escaped(text));
     document(title, head, &body)
 }
 
-/// The next step of the user on a page with a message: an address of the page.
+/// The next step of the user on a web page with a message. The value is the address of this step.
 #[derive(Clone, Copy)]
 pub(crate) enum Step<'a> {
     /// A button that opens the question.
     Open(&'a str),
-    /// A link that leads to the sign-in.
+    /// A link to the sign-in.
     SignIn(&'a str),
 }
 
@@ -76,8 +76,8 @@ impl Step<'_> {
                 "<form method=\"post\" action=\"{}\"><button class=\"main\">Open the question</button></form>",
                 Escaped(action)
             ),
-            // A link, because the content security policy of the page does not allow that the response to a form leads
-            // to another host.
+            // This is a link and not a form, because the content security policy of the page does not allow a form
+            // whose response redirects to another host.
             Self::SignIn(address) => {
                 format!("<a class=\"main\" href=\"{}\" rel=\"nofollow\">Sign in</a>", Escaped(address))
             }
@@ -85,15 +85,16 @@ impl Step<'_> {
     }
 }
 
-/// Returns a page with a message, and with the next step if there is one.
+/// Returns a web page with a message. If there is a next step, the page contains the next step.
 pub(crate) fn message(title: &str, text: &str, step: Option<Step<'_>>) -> String {
     page(title, text, "", &step.map(Step::html).unwrap_or_default())
 }
 
-/// The problems of submitted values, by question and field. A problem of a whole question has an empty field.
+/// The problems of submitted values, by question and by field. For a problem of a whole question, the field name is
+/// empty.
 type Problems = BTreeMap<(String, String), String>;
 
-/// The answers that a form submitted, or their problems.
+/// The answers from a submitted form, and the problems of these answers.
 pub(crate) struct Submitted {
     pub(crate) answers: BTreeMap<String, Value>,
     pub(crate) problems: Problems,
@@ -102,7 +103,7 @@ pub(crate) struct Submitted {
 /// A form with the questions of a task.
 #[derive(Clone, Copy)]
 pub(crate) struct FormOf<'a> {
-    /// The address that receives the values.
+    /// The address to which the browser sends the values.
     pub(crate) action: &'a str,
     /// The token of the form.
     pub(crate) token: &'a str,
@@ -110,7 +111,7 @@ pub(crate) struct FormOf<'a> {
     pub(crate) questions: &'a BTreeSet<String>,
 }
 
-/// A task as the page shows it.
+/// A task in the format in which the answer page shows it.
 pub(crate) struct Sheet<'a> {
     server: &'a str,
     tool: String,
@@ -118,13 +119,13 @@ pub(crate) struct Sheet<'a> {
 }
 
 impl Asking {
-    /// Returns a task as the page shows it.
+    /// Returns a task in the format in which the answer page shows it.
     pub(crate) fn sheet<'a>(&'a self, registry: &Registry, open: &'a OpenQuestions) -> Sheet<'a> {
         Sheet { server: &self.server, tool: title(registry, &open.view.tool), open }
     }
 
-    /// Returns the page behind a link. It has no question: programs that fetch links read it, too. `is_other` is
-    /// whether the visitor is signed in as another user.
+    /// Returns the first page behind a link. The page does not contain the question, because programs that fetch links
+    /// also read this page. `is_other` is whether the visitor is signed in as another user.
     pub(crate) fn landing(&self, step: Step<'_>, is_other: bool) -> String {
         let title = format!("{} has a question", self.server);
         let text = match step {
@@ -148,7 +149,8 @@ impl Sheet<'_> {
         forms(&self.open.view).map(|(wire, _)| wire.clone()).collect()
     }
 
-    /// Returns the page for a task without open questions. If the tool still works, the page loads `next` later.
+    /// Returns the page for a task without open questions. If the task has not ended, the browser loads the address
+    /// `next` after some seconds.
     pub(crate) fn state(&self, next: Option<&str>) -> String {
         let (title, text) = match self.open.view.status {
             TaskStatus::Completed => ("Done", "The tool has finished."),
@@ -166,7 +168,8 @@ impl Sheet<'_> {
         page(title, text, &head.unwrap_or_default(), &format!("<p>{CLOSE}</p>"))
     }
 
-    /// Returns the page with the form. After a misfit, it has the values that the user gave, and their problems.
+    /// Returns the page with the form. If submitted answers did not match the form, the page contains the values that
+    /// the user entered, and their problems.
     pub(crate) fn form(&self, form: FormOf<'_>, given: Option<&Given>, problems: &Problems) -> String {
         let title = format!("Question from {}", self.server);
         let mut body = format!("<h1 dir=\"auto\">{}</h1>", Escaped(&title));
@@ -193,7 +196,7 @@ impl Sheet<'_> {
         document(&title, "", &body)
     }
 
-    /// Returns what the question is about: the tool, the account and the arguments of the call.
+    /// Returns the details of the call that asks the question: the tool, the account and the arguments.
     fn about(&self) -> String {
         let minute = |end| Some(format!("{} UTC", timestamp(end).get(..16)?.replace('T', " ")));
         let rows = [
@@ -217,8 +220,8 @@ impl Sheet<'_> {
         forms(&self.open.view).filter(move |(wire, _)| questions.contains(*wire))
     }
 
-    /// Returns the answers to these questions from the values of a form. Returns `None` if one of the questions is no
-    /// longer open.
+    /// Returns the answers to `questions` from the submitted values of a form. Returns `None` if one of the questions
+    /// is no longer open.
     pub(crate) fn read(&self, questions: &BTreeSet<String>, given: &Given) -> Option<Submitted> {
         if questions.is_empty() || self.asked(questions).count() < questions.len() {
             return None;
@@ -250,7 +253,7 @@ impl Sheet<'_> {
     }
 }
 
-/// Returns a question with its fields as HTML. `at` is its number in the form.
+/// Returns a question and its fields as HTML. `at` is the number of the question in the form.
 fn question(at: usize, wire: &str, request: &Value, given: Option<&Given>, problems: &Problems) -> String {
     let params = &request["params"];
     let problem = |field: &str| problems.get(&(wire.to_owned(), field.to_owned())).map(String::as_str);
@@ -280,7 +283,7 @@ fn question(at: usize, wire: &str, request: &Value, given: Option<&Given>, probl
     html
 }
 
-/// Returns a link that the user is asked to open, with its host and its whole address. Only the user opens it.
+/// Returns a link that the user is asked to open, with the host and the complete URL. Only the user can open the link.
 fn visit(Link { url, host }: &Link<'_>) -> String {
     let (url, name) = (Escaped(url), Escaped(host));
     let warning = if host.split('.').any(|label| label.starts_with("xn--")) {
@@ -358,7 +361,7 @@ mod tests {
         }
     }
 
-    /// Returns a task that asks its user to open `url`.
+    /// Returns a task that asks the user to open `url`.
     fn opens(url: &str) -> OpenQuestions {
         let mut open = open(json!(null));
         let params = &mut open.view.asks.get_mut("approval").unwrap()["params"];
@@ -382,7 +385,7 @@ mod tests {
             assert!(page.contains(&part), "{part} in {page}");
         }
         assert!(!page.contains("no fields") && !page.contains("other scripts"), "{page}");
-        // The page does not open or load the link itself.
+        // The browser must not open or load the link automatically.
         for loads in ["http-equiv", "<link", "<img", "<iframe", "prefetch"] {
             assert!(!page.contains(loads), "{loads} in {page}");
         }

@@ -1,4 +1,4 @@
-//! The routes of the web page with questions on which visitors sign in with OpenID Connect.
+//! The routes of the answer page on which visitors sign in with OpenID Connect.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub(in crate::server::http) fn routes() -> Router<Arc<Pages>> {
     Router::new().route("/ask/{token}/sign-in", get(begin)).route("/ask/callback", get(end))
 }
 
-/// Sends the browser to the provider.
+/// Redirects the browser to the provider.
 async fn begin(
     State(pages): AllPages,
     Path(Link { token }): Path<Link>,
@@ -52,7 +52,7 @@ async fn begin(
     })
 }
 
-/// Ends a sign-in: the provider has sent the browser back.
+/// Completes a sign-in, after the provider has redirected the browser to this route.
 async fn end(State(pages): AllPages, request: Request) -> Response {
     let (parts, _) = request.into_parts();
     let given = Given::parse(parts.uri.query().unwrap_or_default().as_bytes()).unwrap_or_default();
@@ -66,7 +66,7 @@ async fn end(State(pages): AllPages, request: Request) -> Response {
         );
     };
     let user = pages.site.finish_sign_in(&begun, &given).await;
-    // The token of the link is from the encrypted cookie, so the browser stays on this page.
+    // The address comes from the token in the encrypted cookie, so the redirect always leads to this answer page.
     let response = match user.and_then(|user| principal(&pages, user)) {
         Ok(principal) => {
             let session = pages.site.set_session(&principal, now_millis());
@@ -75,11 +75,11 @@ async fn end(State(pages): AllPages, request: Request) -> Response {
         }
         Err(error) => failed(&error, &pages.address(&begun.link, "/sign-in")),
     };
-    // A sign-in has one response, also if it failed.
+    // The cookie is removed even if the sign-in failed, because a sign-in accepts only one response.
     (AppendHeaders([(header::SET_COOKIE, pages.site.end_sign_in())]), response).into_response()
 }
 
-/// Returns the principal of a user: the same as the principal of a token of this user.
+/// Returns the principal of a user who has signed in. If this user sends a token, the principal is the same.
 fn principal(pages: &Pages, user: Identity) -> Result<String, SignInError> {
     let auth = auth_of(pages.service.auth.as_ref()).filter(|_| !pages.site.names_principals());
     let user = match auth {
@@ -89,7 +89,7 @@ fn principal(pages: &Pages, user: Identity) -> Result<String, SignInError> {
     Ok(user.principal().to_owned())
 }
 
-/// Returns the page for a sign-in that failed. `again` is the address at which the visitor can try again.
+/// Returns the web page for a failed sign-in. `again` is the address at which the visitor can try again.
 fn failed(error: &SignInError, again: &str) -> Response {
     tracing::warn!(%error, "a visitor could not sign in on the web page with questions");
     let (status, title, text) = match error {

@@ -1,8 +1,8 @@
 //! Authentication and authorization over HTTP.
 //!
-//! A server with an [`Auth`] is an OAuth 2.1 resource server, as MCP requires. The server publishes the authorization
-//! servers that issue its tokens (RFC 9728), and accepts only tokens that were issued for this server. If a token lacks
-//! scopes that a call needs, the error lists these scopes. The server never issues tokens.
+//! With an [`Auth`], a server is an OAuth 2.1 resource server, as MCP requires. The server publishes which
+//! authorization servers issue tokens for it (RFC 9728), and accepts only tokens that were issued for this server. If
+//! a token does not have all scopes that a call needs, the error lists the scopes. The server never issues tokens.
 //!
 //! ```no_run
 //! use antiphon::{
@@ -30,20 +30,21 @@
 //!
 //! Callers can authenticate in four ways, which you can combine:
 //!
-//! - The caller sends a signed token of an [`Issuer`].
-//! - The caller sends an opaque token that [`Introspection`] checks.
+//! - The caller sends a token that an [`Issuer`] signed.
+//! - The caller sends an opaque token. [`Introspection`] checks the token.
 //! - The caller sends an [`ApiKey`].
-//! - The caller sends a client certificate, which a [`Proxy`] checks.
+//! - The caller sends a client certificate. A [`Proxy`] checks the certificate.
 //!
-//! Each way to authenticate results in an [`Identity`]. Sealed states, sessions, tasks, result sets and links belong to
-//! the [`principal`](Identity::principal) of an identity, and other callers cannot use them.
+//! In each case, the result is an [`Identity`]. Sealed states, sessions, tasks, result sets and links belong to the
+//! [`principal`](Identity::principal) of the identity. Other callers cannot use them.
 //!
-//! [`OpenIdConnect`] signs users in on a web page with questions
-//! ([`AskPage::with_sign_in`](crate::elicitation::AskPage::with_sign_in)), with the same principals.
+//! With [`OpenIdConnect`], users can sign in on the answer page
+//! ([`AskPage::with_sign_in`](crate::elicitation::AskPage::with_sign_in)). They then have the same principals as with
+//! tokens.
 //!
-//! Over stdio, the server does not authenticate callers. The user who started the process is the caller.
+//! Over stdio, the server does not authenticate callers. The caller is the user who started the process.
 //!
-//! The types of this module are from the crate `antiphon-http`, which also works with routers that do not serve MCP.
+//! The types of this module are from the crate `antiphon-http`. You can use that crate without an MCP server.
 
 mod ask_sign_in;
 
@@ -73,10 +74,10 @@ use crate::{
 };
 
 impl ServerBuilder {
-    /// Requires that callers over HTTP authenticate, and checks their scopes. The [module](crate::auth) has
-    /// an example. Default: no authentication.
+    /// Authenticates all callers over HTTP, and checks their scopes. The [module](crate::auth) contains an example.
+    /// Default: no authentication.
     ///
-    /// The [`Auth`] also determines the principal of each request, so you do not need
+    /// The [`Auth`] also determines the principal of each request. So you do not need
     /// [`with_principal`](Self::with_principal).
     pub fn with_auth(mut self, auth: Auth) -> Self {
         self.outer_settings.insert("with_auth");
@@ -86,20 +87,21 @@ impl ServerBuilder {
 }
 
 impl Shared {
-    /// Returns the authentication of the server, if it has one.
+    /// Returns the [`Auth`] of the server, if it has one.
     fn auth(&self) -> Option<&Auth> {
         auth_of(self.service.auth.as_ref())
     }
 }
 
-/// Returns the authentication of a server, if it has one.
+/// Returns the [`Auth`] behind the authorization rules, if there is one.
 fn auth_of(auth: Option<&Arc<dyn Authorize>>) -> Option<&Auth> {
     let auth: &dyn Any = &**auth?;
     auth.downcast_ref()
 }
 
-/// Returns why no visitor who signs in on the answer page could be a caller of the server. `auth` is the authentication
-/// of the server, and `has_hook` is whether a function of the application names the callers.
+/// Returns a configuration problem because of which a visitor who signs in on the answer page could never have the
+/// principal of a caller. `auth` is the authentication of the server. `has_hook` is whether a function of the
+/// application returns the principals of callers.
 pub(in crate::server) fn sign_in_problem(
     policy: &AskPolicy,
     auth: Option<&Arc<dyn Authorize>>,
@@ -125,8 +127,8 @@ impl From<BuildError> for crate::BuildError {
     }
 }
 
-/// Adds the authentication layer to the endpoint, and the metadata routes to `others`, if the server has an
-/// [`Auth`].
+/// If the server has an [`Auth`], adds the authentication layer to `endpoint`, and adds the metadata routes to
+/// `others`.
 pub(super) fn protect(
     shared: &Shared,
     path: &str,
@@ -140,7 +142,8 @@ pub(super) fn protect(
     (endpoint.layer(auth.layer()), others.merge(auth.router_at(path)))
 }
 
-/// Logs a warning if the tools of a server without an [`Auth`] have scopes, because the server does not check them.
+/// Logs a warning if tools have scopes but the server has no [`Auth`], because the server then does not check the
+/// scopes.
 fn warn_of_scopes(registry: &Registry) {
     let scoped = registry.tools().iter().filter(|tool| !tool.scopes.is_empty());
     let scoped: Vec<_> = scoped.map(|tool| tool.name()).collect();
@@ -153,8 +156,8 @@ fn warn_of_scopes(registry: &Registry) {
 }
 
 impl OperatorConfig {
-    /// Creates a configuration that allows callers who have the OAuth scope `scope`. The server's [`Auth`]
-    /// authenticates these callers. The routes accept only requests to loopback hosts, unless you set
+    /// Creates a configuration that allows callers with the OAuth scope `scope`. The server's [`Auth`] authenticates
+    /// these callers. The routes accept only requests to loopback hosts, unless you set other hosts with
     /// [`with_allowed_hosts`](Self::with_allowed_hosts).
     pub fn scope(scope: impl Into<String>) -> Self {
         let scope = scope.into();
@@ -194,11 +197,11 @@ impl Authorize for Auth {
     }
 }
 
-/// Returns the challenge for a request that its caller is not allowed to send. Returns `None` if there is
-/// nothing to check.
+/// Returns the authentication challenge for a request that the caller is not allowed to send. Returns `None` if no
+/// check is necessary.
 ///
-/// Every transport checks this again when it processes the request. Here the server can still respond with a
-/// challenge.
+/// Every transport checks the permission again when it processes the request. At this earlier point, the server can
+/// still respond with a challenge.
 pub(super) fn challenge(
     shared: &Shared,
     request: &Received,
@@ -222,8 +225,8 @@ fn step_up(shared: &Shared, request: &Received, is_legacy: bool) -> Option<Respo
     let said = if is_legacy { None } else { Called::of_headers(request.headers()) };
     let Called { method, name } = said.or_else(|| Called::of_body(request.message()?.1))?;
     let name = name.filter(|_| method == "tools/call");
-    // The challenge for a hidden tool would reveal that the tool exists. The handler checks the scopes of a tool that
-    // can be hidden, after it has checked whether the caller can see the tool.
+    // The challenge for a hidden tool would reveal that the tool exists. If a tool can be hidden, the handler checks
+    // its scopes later, after it has checked whether the caller can see the tool.
     let tool = name.and_then(|name| registry.tool(&name)).filter(|tool| !tool.is_conditional());
     let tool = tool.map(|tool| &**tool);
     let identity = request.extensions().get::<Identity>();
@@ -231,15 +234,15 @@ fn step_up(shared: &Shared, request: &Received, is_legacy: bool) -> Option<Respo
     Some(auth.respond(&refusal))
 }
 
-/// Checks a request about a task, which needs the scopes of the task's tool. The future owns its data,
-/// because the request body cannot be kept while the store is read.
+/// Checks a request about a task. Such a request needs the scopes of the task's tool. The future owns its data,
+/// because it cannot borrow the request body during the read from the store.
 fn step_up_task(shared: &Shared, request: &Received) -> Option<BoxFuture<'static, Option<Response>>> {
     let auth = shared.auth()?.clone();
     let service = Arc::clone(&shared.service);
     let TaskAsked { method, id, owner, identity } =
         service.has_scoped_tools().then(|| TaskAsked::of(shared, request)).flatten()?;
     Some(Box::pin(async move {
-        // If the store fails, the handler of the request returns that error.
+        // If the store fails here, the handler of the request returns the error.
         let view = service.tasks.as_ref()?.get(&owner, &id).await.ok()??;
         let registry = service.registry();
         let tool = registry.tool(&view.tool).filter(|tool| !tool.is_conditional()).map(|tool| &**tool);
@@ -248,7 +251,7 @@ fn step_up_task(shared: &Shared, request: &Received) -> Option<BoxFuture<'static
     }))
 }
 
-/// The task that a request is about, and the caller.
+/// The task that a request is about, with the caller of the request.
 struct TaskAsked {
     method: String,
     id: String,
@@ -280,7 +283,7 @@ struct TaskId {
     task_id: Option<String>,
 }
 
-/// The parts of a message that decide which scopes it needs.
+/// The parts of a message that determine which scopes it needs.
 #[derive(Debug, PartialEq, Eq)]
 struct Called {
     method: String,
@@ -288,13 +291,14 @@ struct Called {
 }
 
 impl Called {
-    /// Reads the headers of a 2026-07-28 request. The SDK rejects a request whose body differs from them.
+    /// Reads the method and the name from the headers of a 2026-07-28 request. If the body differs from the headers,
+    /// the SDK rejects the request.
     fn of_headers(headers: &HeaderMap) -> Option<Self> {
         let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).map(ToOwned::to_owned);
         Some(Self { method: text(&METHOD)?, name: text(&NAME) })
     }
 
-    /// Reads the body of a message. Returns `None` for a message without a method.
+    /// Reads the method and the name from the body of a message. Returns `None` if the message has no method.
     fn of_body(bytes: &[u8]) -> Option<Self> {
         #[derive(Deserialize)]
         struct Message {
