@@ -78,11 +78,11 @@ fn a_body_that_is_not_flat_is_one_argument() {
 #[test]
 fn a_body_with_keywords_beside_its_reference_is_one_argument() {
     let base = json!({"type": "object", "properties": {"a": {"type": "string"}}});
-    let body = |version: &str, schema: Value| {
+    let body = |version: &str, of: Value| {
         let schemas = json!({"Base": base, "Alias": {
             "$ref": "#/components/schemas/Base", "properties": {"b": {"type": "string"}}, "required": ["b"],
         }});
-        let body = json!({"required": true, "content": {"application/json": {"schema": schema}}});
+        let body = json!({"required": true, "content": {"application/json": {"schema": of}}});
         let document = json!({
             "openapi": version,
             "paths": {"/": {"post": {"requestBody": body}}},

@@ -188,12 +188,12 @@ async fn call_that_is_cancelled_during_its_first_step_cancels_the_task() -> Resu
             while !runs.list(None, None, 10).await?.runs.iter().any(|run| run.status == wanted) {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
-            Result::Ok(())
+            Ok::<(), Error>(())
         };
         status(TaskStatus::Working).await?;
         client.notify("notifications/cancelled", json!({"requestId": call})).await?;
         let cancelled = tokio::time::timeout(Duration::from_secs(20), status(TaskStatus::Cancelled));
-        cancelled.await.unwrap_or_else(|_| panic!("{revision:?}: the run was not cancelled"))?;
+        assert!(cancelled.await.is_ok_and(|found| found.is_ok()), "{revision:?}: the run was not cancelled");
     }
     Ok(())
 }

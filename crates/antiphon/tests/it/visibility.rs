@@ -1,14 +1,18 @@
 //! Tools, prompts and resources that some requests cannot see, and groups of tools.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 
 use antiphon::{
     Capability, Limits, Prompt, Resource, ResourceTemplate, ServerBuilder,
+    elicitation::AskPolicy,
     limits::{Quota, Rate},
-    middleware::{self, Next, Request, Response},
+    middleware::{self, ErrorData, Next, Request, Response},
     prelude::*,
     task::TaskPolicy,
     testing::{Answers, Client, Failed, Revision},
@@ -31,6 +35,11 @@ struct Word {
 }
 
 async fn done(_: &Ctx, _: ()) -> Result<String> {
+    Ok("done".into())
+}
+
+async fn nap(ctx: &Ctx, _: ()) -> Result<String> {
+    ctx.sleep(Duration::from_secs(1)).await?;
     Ok("done".into())
 }
 
@@ -595,8 +604,8 @@ async fn task_result_does_not_read_a_task_of_a_hidden_tool() -> Result<()> {
     let (shown, condition) = switched();
     shown.store(true, Ordering::SeqCst);
     let server = Server::builder("asking", "1.0.0")
-        .with_asking(antiphon::elicitation::AskPolicy::default())
-        .tool(Tool::new("secret", "Is hidden", done).with_tasks(TaskPolicy::Always).visible_if(condition))
+        .with_asking(AskPolicy::default().with_hand_over_after(Duration::from_millis(10)))
+        .tool(Tool::new("secret", "Is hidden", nap).with_tasks(TaskPolicy::Always).visible_if(condition))
         .build()?;
     let mut client = connect_with(&server, Revision::V2025_11_25, json!({})).await?;
     let waiting = client.call("secret", json!({})).await?;
