@@ -234,14 +234,14 @@ impl Paging {
         };
         let Some(position) = &self.position else { return end(self.declares_next) };
         let (argument, value) = match position {
-            Position::Page { argument, first } if has_next => match number(argument).or(*first) {
-                Some(page) => (argument, page.saturating_add(1).into()),
-                None => {
+            Position::Page { argument, first } if has_next => {
+                let Some(page) = number(argument).or(*first) else {
                     let mut arguments = arguments.clone();
                     arguments.insert(argument.clone(), 1.into());
                     return Ok(Some(Next::FirstOrSecond(arguments)));
-                }
-            },
+                };
+                (argument, page.saturating_add(1).into())
+            }
             Position::Offset(argument) if has_next => {
                 (argument, number(argument).unwrap_or(0).saturating_add(rows.len() as u64).into())
             }
