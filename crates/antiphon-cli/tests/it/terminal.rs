@@ -19,7 +19,7 @@ async fn a_form_is_filled_in_and_a_wrong_value_is_refused_in_place() {
     for revision in crate::support::BOTH {
         let Some(pane) = Pane::run(&["call", "--revision", revision, &url, "order"]) else { return };
         pane.wait_for("What shall it be?");
-        pane.wait_for("arrows choose");
+        pane.wait_for("arrows select");
         pane.keep("form-select");
         pane.press(&["Down", "Enter"]);
         pane.wait_for("whole number, 1 to 9; Esc declines or cancels");
@@ -47,12 +47,12 @@ async fn a_form_is_filled_in_and_a_wrong_value_is_refused_in_place() {
 async fn a_form_is_declined_cancelled_or_left() {
     let url = serve(&talk::server()).await;
     let Some(pane) = Pane::run(&["call", &url, "order"]) else { return };
-    pane.wait_for("arrows choose");
+    pane.wait_for("arrows select");
     pane.press(&["Escape"]);
     pane.wait_for("Leave the form?");
     // Back, and out again.
     pane.press(&["Up", "Enter"]);
-    pane.wait_until("back in the form", |screen| screen.matches("arrows choose").count() == 1);
+    pane.wait_until("back in the form", |screen| screen.matches("arrows select").count() == 1);
     pane.press(&["Escape"]);
     pane.wait_until("asked again", |screen| screen.matches("Leave the form?").count() == 2);
     pane.press(&["Enter"]);
@@ -60,7 +60,7 @@ async fn a_form_is_declined_cancelled_or_left() {
     assert!(screen.contains("[ended 5]"), "{screen}");
 
     let Some(pane) = Pane::run(&["call", &url, "order"]) else { return };
-    pane.wait_for("arrows choose");
+    pane.wait_for("arrows select");
     pane.press(&["C-c"]);
     pane.wait_for("[ended 130]");
 }
@@ -71,7 +71,7 @@ async fn the_terminal_is_given_back_when_a_question_is_interrupted_from_outside(
     let game = playing().await;
     for revision in crate::support::BOTH {
         let Some(pane) = Pane::run(&["call", "--revision", revision, &url, "order"]) else { return };
-        pane.wait_for("arrows choose");
+        pane.wait_for("arrows select");
         pane.interrupt();
         pane.wait_for("[ended 130]");
         let Some(pane) = Pane::run(&["call", "--revision", revision, &game, "play_ttt"]) else { return };

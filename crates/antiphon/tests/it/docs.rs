@@ -54,5 +54,5 @@ const CHANGELOG: &str = include_str!("../../../../CHANGELOG.md");
 /// For those who come from where it is called otherwise.
 #[test]
 fn changelog_names_the_field_of_a_task() {
-    assert!(CHANGELOG.contains("`Task.lastUpdatedAt` is what MCP calls it, never `updatedAt`"));
+    assert!(CHANGELOG.contains("`lastUpdatedAt`, as MCP requires. The field `updatedAt` does not exist."));
 }
