@@ -257,8 +257,12 @@ impl ServerHandler for Observed {
     }
 
     // Subscriptions are not recorded, because the client decides how long a subscription lasts.
-    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        self.0.listen(context).await
+    fn listen(
+        &self,
+        context: SubscriptionContext,
+    ) -> impl Future<Output = Result<(), ErrorData>> + Send + '_ {
+        let listening: BoxFuture<'_, _> = Box::pin(self.0.listen(context));
+        listening
     }
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
@@ -286,7 +290,7 @@ impl ServerHandler for Observed {
         notification: CancelledNotificationParam,
         context: NotificationContext<RoleServer>,
     ) {
-        self.0.on_cancelled(notification, context).await;
+        Box::pin(self.0.on_cancelled(notification, context)).await;
     }
 
     async fn on_progress(
@@ -294,15 +298,15 @@ impl ServerHandler for Observed {
         notification: ProgressNotificationParam,
         context: NotificationContext<RoleServer>,
     ) {
-        self.0.on_progress(notification, context).await;
+        Box::pin(self.0.on_progress(notification, context)).await;
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        self.0.on_initialized(context).await;
+        Box::pin(self.0.on_initialized(context)).await;
     }
 
     async fn on_roots_list_changed(&self, context: NotificationContext<RoleServer>) {
-        self.0.on_roots_list_changed(context).await;
+        Box::pin(self.0.on_roots_list_changed(context)).await;
     }
 
     async fn on_custom_notification(
@@ -310,7 +314,7 @@ impl ServerHandler for Observed {
         notification: CustomNotification,
         context: NotificationContext<RoleServer>,
     ) {
-        self.0.on_custom_notification(notification, context).await;
+        Box::pin(self.0.on_custom_notification(notification, context)).await;
     }
 }
 

@@ -268,5 +268,5 @@ async fn cancelled(run: &Run, promotion: &Promotion) {
 
 /// Sends heartbeats after the run has become a task. At that time, the original request has ended.
 async fn beat(promotion: &Promotion) {
-    promotion.kept().await.beat(None).await;
+    promotion.kept().await.beat().await;
 }

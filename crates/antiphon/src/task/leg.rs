@@ -82,14 +82,16 @@ impl Tasks {
             return if pushed { JobOutcome::Done } else { JobOutcome::Later(FAILED) };
         }
         // While another job executes this leg, the first job of the run could be queued again. That job must not start
-        // a second leg. An overdue job can be such a duplicate.
-        let holds = record.held.is_some()
+        // a second leg. An overdue job can be such a duplicate. If the job was delivered before, the earlier worker can
+        // still be alive, or can have died after it had queued a duplicate.
+        let holds = attempt > 1
+            || record.held.is_some()
             || lease.id != Self::job_id(&record.id, job.number)
             || Self::is_overdue(job.at, now);
         record.legs += 1;
         let (id, legs) = (record.id.clone(), record.legs);
         record.note("leg", format!("{legs} at {}, attempt {attempt}", self.runtime.replica));
-        let writer = TaskWriter::new(self, key.to_owned(), record, revision, None);
+        let writer = TaskWriter::new(self, key.to_owned(), record, revision, Some(lease.clone()), None);
         let work = Box::pin(async {
             if attempt > self.config.max_worker_deaths {
                 self.give_up(&writer, attempt).await?;
@@ -104,7 +106,7 @@ impl Tasks {
         let worked = tokio::select! {
             worked = work => worked,
             // At this point, the leg is dropped, because its results can no longer be stored.
-            () = writer.beat(Some(lease)) => Err(Stop::Lost),
+            () = writer.beat() => Err(Stop::Lost),
         };
         match worked {
             Ok(()) => JobOutcome::Done,

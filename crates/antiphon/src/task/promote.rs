@@ -180,7 +180,7 @@ impl Promotion {
             tasks.remove(&key, record, Revision(revision)).await?;
             return Err(Error::new(ErrorKind::Cancelled));
         }
-        Ok(TaskWriter::new(&tasks, key, record, Revision(revision), place))
+        Ok(TaskWriter::new(&tasks, key, record, Revision(revision), None, place))
     }
 }
 

@@ -6,7 +6,7 @@ use std::{
         Arc, Mutex as StdMutex, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use antiphon_replay::{Failure, Journal, Key, Outcome as JournalOutcome, Suspension};
@@ -42,6 +42,8 @@ pub(crate) struct TaskWriter {
     news: Notify,
     lost: CancellationToken,
     cancelled: CancellationToken,
+    /// The lease of the job, if the leg has a job.
+    lease: Option<Lease>,
     /// The slot of the leg, if the leg runs without a job.
     _place: Option<OwnedSemaphorePermit>,
 }
@@ -52,6 +54,7 @@ impl TaskWriter {
         key: String,
         record: TaskRecord,
         revision: Revision,
+        lease: Option<Lease>,
         place: Option<OwnedSemaphorePermit>,
     ) -> Arc<Self> {
         let writer = Arc::new(Self {
@@ -64,6 +67,7 @@ impl TaskWriter {
             news: Notify::new(),
             lost: CancellationToken::new(),
             cancelled: CancellationToken::new(),
+            lease,
             _place: place,
             held: Mutex::new((record, revision)),
         });
@@ -267,8 +271,32 @@ impl TaskWriter {
     /// no job, or a job other than the run's own.
     pub(super) async fn hold(&self) -> Result<(), Stop> {
         self.holds.store(true, Ordering::Relaxed);
+        let since = Instant::now();
         let until = self.held_until();
-        self.amend(|record| record.held = Some(until)).await
+        self.amend(|record| record.held = Some(until)).await?;
+        self.confirm(since).await
+    }
+
+    /// Checks after a slow write that no other worker has taken over the run. Without this check, the leg could perform
+    /// another step after its lease or its hold has expired.
+    async fn confirm(&self, mut since: Instant) -> Result<(), Stop> {
+        while since.elapsed() >= (super::promote::HOLD - 1) * self.tasks.config.heartbeat_interval {
+            since = Instant::now();
+            if let Some(lease) = &self.lease {
+                match self.tasks.backend.queue.extend(lease).await {
+                    Ok(()) => {}
+                    Err(StoreError::LeaseLost { .. }) => {
+                        self.lose();
+                        return Err(Stop::Lost);
+                    }
+                    Err(error) => return Err(Stop::Failed(super::unavailable(&error))),
+                }
+            }
+            if self.lease.is_none() || self.holds.load(Ordering::Relaxed) {
+                self.extend_hold().await?;
+            }
+        }
+        Ok(())
     }
 
     /// Extends the hold. If the leg was suspended or has ended, the hold has ended too. The run must not be held
@@ -277,8 +305,8 @@ impl TaskWriter {
         if self.held.lock().await.0.held.is_none() {
             return Ok(());
         }
-        let until = self.held_until();
-        self.amend(|record| record.held = record.held.map(|_| until)).await
+        // `amend` extends the hold.
+        self.amend(|_| ()).await
     }
 
     fn held_until(&self) -> u64 {
@@ -299,6 +327,8 @@ impl TaskWriter {
             }
             let changed = change(&mut next);
             next.written += 1;
+            // Each write of the holder extends the hold.
+            next.held = next.held.map(|_| self.held_until());
             let written = self.tasks.write(&self.key, &mut next, held.1).await;
             if let Some(revision) = written.map_err(Stop::Failed)? {
                 *held = (next, revision);
@@ -318,20 +348,35 @@ impl TaskWriter {
     }
 
     /// Sends heartbeats until this future is dropped, or until the job is lost.
-    pub(crate) async fn beat(&self, lease: Option<&Lease>) {
+    pub(crate) async fn beat(&self) {
+        // A slow store must not delay the extension of the lease.
+        tokio::select! {
+            () = self.beat_lease() => {}
+            () = self.beat_record() => {}
+        }
+    }
+
+    /// Extends the lease of the job until the lease is lost.
+    async fn beat_lease(&self) {
+        let Some(lease) = &self.lease else { return std::future::pending().await };
         loop {
             tokio::time::sleep(self.tasks.config.heartbeat_interval).await;
-            if let Some(lease) = lease {
-                match self.tasks.backend.queue.extend(lease).await {
-                    Ok(()) => {}
-                    Err(StoreError::LeaseLost { .. }) => return self.lose(),
-                    // The lease is still valid, so the next heartbeat tries again.
-                    Err(error) => {
-                        tracing::warn!(%error, task = self.id, "the lease of a job could not be extended; the next heartbeat tries again");
-                    }
+            match self.tasks.backend.queue.extend(lease).await {
+                Ok(()) => {}
+                Err(StoreError::LeaseLost { .. }) => return self.lose(),
+                // The lease is still valid, so the next heartbeat tries again.
+                Err(error) => {
+                    tracing::warn!(%error, task = self.id, "the lease of a job could not be extended; the next heartbeat tries again");
                 }
             }
-            if (lease.is_none() || self.holds.load(Ordering::Relaxed))
+        }
+    }
+
+    /// Extends the hold until the run is lost, and checks whether the run was cancelled.
+    async fn beat_record(&self) {
+        loop {
+            tokio::time::sleep(self.tasks.config.heartbeat_interval).await;
+            if (self.lease.is_none() || self.holds.load(Ordering::Relaxed))
                 && let Err(Stop::Lost) = self.extend_hold().await
             {
                 return;
@@ -426,7 +471,8 @@ impl Persistence for TaskWriter {
     }
 
     fn save<'a>(&'a self, journal: &'a Journal) -> Pending<'a, Result<(), Stop>> {
-        Box::pin(self.amend(|record| {
+        let since = Instant::now();
+        let saving = self.amend(|record| {
             record.answers.retain(|key, _| journal.asked.contains_key(&Key::from(key.as_str())));
             if !record.claims.is_empty() {
                 // If a step has returned, the same write stores its result in the journal, so its claim can be
@@ -439,7 +485,11 @@ impl Persistence for TaskWriter {
                 record.claims.retain(|_, claimed| !returned(&claimed.step));
             }
             record.journal = journal.clone();
-        }))
+        });
+        Box::pin(async move {
+            saving.await?;
+            self.confirm(since).await
+        })
     }
 
     fn claim<'a>(

@@ -368,6 +368,72 @@ async fn run_over_which_workers_die_is_given_up_and_an_operator_can_have_it_trie
     until(&mut client, &id, "working").await;
 }
 
+/// Counts the runs of its only step, which takes two seconds.
+async fn long_step(ctx: &Ctx, _: ()) -> Result<String> {
+    let world = Arc::clone(ctx.state::<Shared>()?);
+    ctx.step("long", || async {
+        world.begun.fetch_add(1, Ordering::SeqCst);
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        Ok(())
+    })
+    .await?;
+    Ok("done".into())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slow_store_does_not_delay_the_extension_of_a_lease() {
+    let (fleet, world) = (Fleet::new(), Shared::default());
+    let tool = || Tool::new("long", "Takes a long step", long_step).with_tasks(TaskPolicy::Always);
+    let worker = |fleet: &Fleet| {
+        Worker::start(fleet.replica(quick()).with_state(Arc::clone(&world)).tool(tool()).build().unwrap())
+    };
+    let front = fleet.replica(quick().with_workers(0)).tool(tool()).build().unwrap();
+    let mut client = client(&front).await;
+    let id = begin(&mut client, "long", json!({})).await;
+    let (inner, before) = (Arc::clone(&fleet.backend.store), Duration::from_secs(1));
+    let mut slow = Fleet { backend: fleet.backend.clone(), keys: fleet.keys.clone() };
+    slow.backend.store = Arc::new(slow::SlowTasks { inner, before, after: Duration::ZERO });
+    let _first = worker(&slow);
+    while world.begun.load(Ordering::SeqCst) == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let _second = worker(&fleet);
+    until(&mut client, &id, "completed").await;
+    assert_eq!(world.begun.load(Ordering::SeqCst), 1);
+}
+
+async fn one_step(ctx: &Ctx, _: ()) -> Result<String> {
+    let world = Arc::clone(ctx.state::<Shared>()?);
+    ctx.step("only", || async { Ok(world.begun.fetch_add(1, Ordering::SeqCst)) }).await?;
+    Ok("done".into())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn worker_whose_hold_was_written_late_takes_no_step() {
+    let (fleet, world) = (Fleet::new(), Shared::default());
+    let tool = || Tool::new("one", "Takes one step", one_step).with_tasks(TaskPolicy::Always);
+    let worker = |fleet: &Fleet| {
+        Worker::start(fleet.replica(quick()).with_state(Arc::clone(&world)).tool(tool()).build().unwrap())
+    };
+    let front = fleet.replica(quick().with_workers(0)).tool(tool()).build().unwrap();
+    let mut client = client(&front).await;
+    let id = begin(&mut client, "one", json!({})).await;
+    // The worker of an overdue job first marks the run as held.
+    tokio::time::sleep(Duration::from_millis(3200)).await;
+    let after = Duration::from_millis(1500);
+    let (inner, queue) = (Arc::clone(&fleet.backend.store), Arc::clone(&fleet.backend.queue));
+    let mut slow = Fleet { backend: fleet.backend.clone(), keys: fleet.keys.clone() };
+    slow.backend.store = Arc::new(slow::SlowTasks { inner, before: Duration::ZERO, after });
+    slow.backend.queue = Arc::new(slow::LateExtensions(queue, after));
+    let _first = worker(&slow);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let _second = worker(&fleet);
+    until(&mut client, &id, "completed").await;
+    // By now, the first worker has got its reply.
+    tokio::time::sleep(2 * after).await;
+    assert_eq!(world.begun.load(Ordering::SeqCst), 1);
+}
+
 static FOREVER: AtomicU32 = AtomicU32::new(0);
 
 async fn forever(ctx: &Ctx, _: ()) -> Result<String> {
@@ -380,16 +446,136 @@ async fn forever(ctx: &Ctx, _: ()) -> Result<String> {
     Ok("never".into())
 }
 
-/// A store that is slow to say that something is written.
-#[cfg(feature = "http")]
+/// A store and a queue that are slow.
 mod slow {
     use std::{sync::Arc, time::Duration};
 
-    use antiphon_store::{Cursor, Page, Record, Result, Revision, Store};
+    use antiphon_store::{
+        Cursor, DeadJob, Depth, Job, Lease, NewJob, Page, Pushed, Queue, Record, Result, Revision, Store,
+    };
     use bytes::Bytes;
+    use tokio::time::sleep;
 
+    /// A store that is slow to reply that a record was updated, and that replicas share.
     #[derive(Debug)]
     pub(super) struct Slow(pub(super) Arc<dyn Store>, pub(super) Duration);
+
+    /// A store of one process whose calls for task records are slow: before the call, and after an update.
+    #[derive(Debug)]
+    pub(super) struct SlowTasks {
+        pub(super) inner: Arc<dyn Store>,
+        pub(super) before: Duration,
+        pub(super) after: Duration,
+    }
+
+    impl SlowTasks {
+        async fn wait(key: &str, time: Duration) {
+            if key.starts_with("tasks/") && !time.is_zero() {
+                sleep(time).await;
+            }
+        }
+    }
+
+    #[async_trait::async_trait]
+    impl Store for SlowTasks {
+        fn is_shared(&self) -> bool {
+            false
+        }
+
+        async fn get(&self, key: &str) -> Result<Option<Record>> {
+            Self::wait(key, self.before).await;
+            self.inner.get(key).await
+        }
+
+        async fn create(&self, key: &str, value: Bytes, ttl: Option<Duration>) -> Result<Revision> {
+            self.inner.create(key, value, ttl).await
+        }
+
+        async fn update(
+            &self,
+            key: &str,
+            value: Bytes,
+            ttl: Option<Duration>,
+            revision: Revision,
+        ) -> Result<Revision> {
+            Self::wait(key, self.before).await;
+            let updated = self.inner.update(key, value, ttl, revision).await;
+            Self::wait(key, self.after).await;
+            updated
+        }
+
+        async fn delete(&self, key: &str, revision: Revision) -> Result<()> {
+            self.inner.delete(key, revision).await
+        }
+
+        async fn list(&self, prefix: &str, after: Option<&Cursor>, limit: usize) -> Result<Page<Record>> {
+            self.inner.list(prefix, after, limit).await
+        }
+
+        async fn claim_expired(&self, prefix: &str, lease: Duration, limit: usize) -> Result<Vec<Record>> {
+            self.inner.claim_expired(prefix, lease, limit).await
+        }
+
+        async fn append(&self, log: &str, at: u64, entries: Vec<Bytes>) -> Result<u64> {
+            self.inner.append(log, at, entries).await
+        }
+
+        async fn read(&self, log: &str, from: u64, limit: usize) -> Result<Vec<Bytes>> {
+            self.inner.read(log, from, limit).await
+        }
+
+        async fn delete_log(&self, log: &str) -> Result<()> {
+            self.inner.delete_log(log).await
+        }
+    }
+
+    /// A queue in which leases are extended late.
+    #[derive(Debug)]
+    pub(super) struct LateExtensions(pub(super) Arc<dyn Queue>, pub(super) Duration);
+
+    #[async_trait::async_trait]
+    impl Queue for LateExtensions {
+        async fn push(&self, queue: &str, job: NewJob) -> Result<Pushed> {
+            self.0.push(queue, job).await
+        }
+
+        async fn lease(&self, queue: &str, limit: usize, wait: Duration) -> Result<Vec<Job>> {
+            self.0.lease(queue, limit, wait).await
+        }
+
+        async fn extend(&self, lease: &Lease) -> Result<()> {
+            sleep(self.1).await;
+            self.0.extend(lease).await
+        }
+
+        async fn ack(&self, lease: &Lease) -> Result<()> {
+            self.0.ack(lease).await
+        }
+
+        async fn nack(&self, lease: &Lease, delay: Duration) -> Result<()> {
+            self.0.nack(lease, delay).await
+        }
+
+        async fn bury(&self, lease: &Lease) -> Result<()> {
+            self.0.bury(lease).await
+        }
+
+        async fn dead(&self, queue: &str, after: Option<&Cursor>, limit: usize) -> Result<Page<DeadJob>> {
+            self.0.dead(queue, after, limit).await
+        }
+
+        async fn revive(&self, queue: &str, id: &str) -> Result<bool> {
+            self.0.revive(queue, id).await
+        }
+
+        async fn discard(&self, queue: &str, id: &str) -> Result<bool> {
+            self.0.discard(queue, id).await
+        }
+
+        async fn depth(&self, queue: &str) -> Result<Depth> {
+            self.0.depth(queue).await
+        }
+    }
 
     #[async_trait::async_trait]
     impl Store for Slow {
@@ -413,7 +599,7 @@ mod slow {
             revision: Revision,
         ) -> Result<Revision> {
             let updated = self.0.update(key, value, ttl, revision).await;
-            tokio::time::sleep(self.1).await;
+            sleep(self.1).await;
             updated
         }
 
