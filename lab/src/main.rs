@@ -31,6 +31,7 @@ mod server;
 mod services;
 mod soak;
 mod studio;
+mod topologies;
 mod viewer;
 
 /// The laboratory of this workspace.
@@ -72,6 +73,8 @@ enum Lab {
     Soak(soak::Options),
     /// Play a game and approve a refund on the studio page, in a browser, against a model.
     Studio(studio::Options),
+    /// Run contract tests and chaos on servers that replicate, while their leader fails.
+    Topologies(topologies::Options),
     /// Make the page that shows a result set, and try it in a browser.
     #[command(subcommand)]
     Viewer(viewer::Kind),
@@ -104,6 +107,7 @@ fn run(command: &Lab) -> Result<()> {
         Lab::Services(action) => services::main(action),
         Lab::Soak(options) => soak::main(options),
         Lab::Studio(options) => studio::main(options),
+        Lab::Topologies(options) => topologies::main(options),
         Lab::Viewer(kind) => viewer::main(kind),
     }
 }

@@ -53,6 +53,9 @@ pub enum Lab {
     /// Play a game and approve a refund on the studio page, in a browser, against a model.
     #[command(disable_help_flag = true)]
     Studio(Arguments),
+    /// Run contract tests and chaos on servers that replicate, while their leader fails.
+    #[command(disable_help_flag = true)]
+    Topologies(Arguments),
     /// Make the page that shows a result set, and try it in a browser.
     #[command(disable_help_flag = true)]
     Viewer(Arguments),

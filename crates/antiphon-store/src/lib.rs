@@ -88,6 +88,8 @@ mod bus;
 mod connect;
 mod error;
 mod memory;
+#[cfg(any(feature = "nats", feature = "postgres", feature = "redis"))]
+mod parameters;
 mod pieces;
 mod queue;
 mod retrying;

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
+use crate::services::Topology;
+
 mod asking;
 mod cluster;
 mod fleet;
@@ -48,6 +50,16 @@ pub(crate) struct Options {
     /// Use this executable instead of building the example.
     #[arg(long)]
     binary: Option<PathBuf>,
+}
+
+/// Runs `chaos store` on a topology, with so many writes and jobs.
+pub(crate) fn store_on(topology: Topology, count: u64) -> Result<()> {
+    store::main(&store::Options::on(topology, count))
+}
+
+/// Runs `chaos tasks` on a topology, with so many runs.
+pub(crate) fn tasks_on(topology: Topology, runs: u64) -> Result<()> {
+    tasks::main(&tasks::Options::on(topology, runs))
 }
 
 /// Lets it loose.

@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result, bail};
 
 use super::engine::{Engine, Site};
 use super::process;
+use super::topology::{self, Topology};
 use crate::server;
 
 const READY_LIMIT: Duration = Duration::from_mins(1);
@@ -32,32 +33,81 @@ impl fmt::Display for Stop {
     }
 }
 
-/// A server of our own, which ends with this.
+/// A server of our own, or a topology of servers, which ends with this.
 #[derive(Debug)]
 pub(crate) struct Host {
-    site: Site,
-    settings: &'static [&'static str],
-    log: PathBuf,
-    child: Child,
+    servers: Servers,
     pub(crate) restarts: u64,
+}
+
+#[derive(Debug)]
+enum Servers {
+    Single(Single),
+    Topology(Box<dyn topology::Servers>),
 }
 
 impl Host {
     pub(crate) fn start(engine: Engine, folder: &Path, settings: &'static [&'static str]) -> Result<Self> {
-        let site = Site::prepare(engine, &folder.join("server"))?;
-        let log = folder.join("server.log");
-        let child = spawn(&site, settings, &log)?;
-        let mut host = Self { site, settings, log, child, restarts: 0 };
-        host.wait_until_ready()?;
-        Ok(host)
+        Ok(Self { servers: Servers::Single(Single::start(engine, folder, settings)?), restarts: 0 })
+    }
+
+    pub(crate) fn start_topology(topology: Topology, folder: &Path) -> Result<Self> {
+        Ok(Self { servers: Servers::Topology(topology.start(&folder.join("servers"))?), restarts: 0 })
     }
 
     pub(crate) fn url(&self) -> String {
-        self.site.url()
+        match &self.servers {
+            Servers::Single(single) => single.site.url(),
+            Servers::Topology(servers) => servers.url(),
+        }
     }
 
-    /// Stops it, and starts it again after `pause`, without its data if it `forgets`.
+    /// Stops it, and starts it again after `pause`, without its data if it `forgets`. In a topology, this stops the
+    /// server that accepts writes, and another server takes over.
     pub(crate) fn restart(&mut self, stop: Stop, pause: Duration, forgets: bool) -> Result<()> {
+        match &mut self.servers {
+            Servers::Single(single) => single.restart(stop, pause, forgets)?,
+            Servers::Topology(servers) => {
+                servers.fail(stop)?;
+                thread::sleep(pause);
+                servers.heal()?;
+            }
+        }
+        self.restarts += 1;
+        Ok(())
+    }
+
+    /// Stops it and removes its data.
+    pub(crate) fn end(self) -> Result<()> {
+        match self.servers {
+            Servers::Single(mut single) => {
+                single.kill();
+                single.site.remove()
+            }
+            Servers::Topology(_) => Ok(()),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Single {
+    site: Site,
+    settings: &'static [&'static str],
+    log: PathBuf,
+    child: Child,
+}
+
+impl Single {
+    fn start(engine: Engine, folder: &Path, settings: &'static [&'static str]) -> Result<Self> {
+        let site = Site::prepare(engine, &folder.join("server"))?;
+        let log = folder.join("server.log");
+        let child = spawn(&site, settings, &log)?;
+        let mut single = Self { site, settings, log, child };
+        single.wait_until_ready()?;
+        Ok(single)
+    }
+
+    fn restart(&mut self, stop: Stop, pause: Duration, forgets: bool) -> Result<()> {
         match stop {
             Stop::Killed => self.kill(),
             Stop::Asked => process::stop(&mut self.child, self.site.engine.stop_signal())?,
@@ -67,15 +117,7 @@ impl Host {
             self.site.reset()?;
         }
         self.child = spawn(&self.site, self.settings, &self.log)?;
-        self.wait_until_ready().context("the server did not come back")?;
-        self.restarts += 1;
-        Ok(())
-    }
-
-    /// Stops it and removes its data.
-    pub(crate) fn end(mut self) -> Result<()> {
-        self.kill();
-        self.site.remove()
+        self.wait_until_ready().context("the server did not come back")
     }
 
     fn kill(&mut self) {
@@ -103,7 +145,7 @@ impl Host {
     }
 }
 
-impl Drop for Host {
+impl Drop for Single {
     fn drop(&mut self) {
         self.kill();
     }

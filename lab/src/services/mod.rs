@@ -17,13 +17,15 @@ mod postgres;
 mod process;
 mod s3;
 mod session;
+mod topology;
 
-pub(crate) use self::backend::Backend;
+pub(crate) use self::backend::{Backend, Place};
 pub(crate) use self::engine::Engine;
 pub(crate) use self::host::{Host, Stop};
 pub(crate) use self::postgres::binaries as postgres_binaries;
 pub(crate) use self::process::signal;
 pub(crate) use self::session::Session;
+pub(crate) use self::topology::Topology;
 
 use self::folder::Folder;
 

@@ -73,6 +73,8 @@ pub(super) fn check(address: SocketAddr) -> Result<()> {
     Ok(())
 }
 
+pub(super) use self::user::{home, lower};
+
 #[cfg(unix)]
 mod user {
     //! Whom PostgreSQL runs as when we are root.
@@ -90,7 +92,7 @@ mod user {
     struct User(u32, u32);
 
     /// `folder`, or a temporary one that the user can reach, given to that user.
-    pub(super) fn home(folder: &Path) -> Result<PathBuf> {
+    pub(in super::super) fn home(folder: &Path) -> Result<PathBuf> {
         let us = owner(folder)?;
         if us.0 != 0 {
             return Ok(folder.to_path_buf());
@@ -115,7 +117,7 @@ mod user {
     }
 
     /// Lets `command` run in `home`, as the user it was given to.
-    pub(super) fn lower(command: &mut Command, home: &Path) -> Result<()> {
+    pub(in super::super) fn lower(command: &mut Command, home: &Path) -> Result<()> {
         command.current_dir(home);
         let owner = owner(home)?;
         if others()?.contains(&owner) {
@@ -164,11 +166,11 @@ mod user {
 
     use anyhow::Result;
 
-    pub(super) fn home(folder: &Path) -> Result<PathBuf> {
+    pub(in super::super) fn home(folder: &Path) -> Result<PathBuf> {
         Ok(folder.to_path_buf())
     }
 
-    pub(super) fn lower(command: &mut Command, home: &Path) -> Result<()> {
+    pub(in super::super) fn lower(command: &mut Command, home: &Path) -> Result<()> {
         command.current_dir(home);
         Ok(())
     }

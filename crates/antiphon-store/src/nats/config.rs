@@ -4,13 +4,14 @@ use async_nats::{
     ServerAddr,
     rustls::{
         ClientConfig, RootCertStore,
-        pki_types::{CertificateDer, pem::PemObject as _},
+        pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
     },
 };
 
 use crate::{
     error::{Error, Result},
     name,
+    parameters::{Parameters, decoded},
 };
 
 /// The address of NATS, and the options for its use.
@@ -23,6 +24,9 @@ pub struct NatsConfig {
     pub(super) connect_timeout: Duration,
     pub(super) timeout: Duration,
     pub(super) authority: Option<Vec<u8>>,
+    pub(super) client_certificate: Option<(Vec<u8>, Vec<u8>)>,
+    pub(super) credentials: Option<String>,
+    pub(super) nkey: Option<String>,
 }
 
 impl NatsConfig {
@@ -31,6 +35,18 @@ impl NatsConfig {
     /// `url` is one or more URLs, separated by commas: `nats://host:4222`, `tls://user:password@host`,
     /// `nats://token@host`. The credentials before the `@` are percent-decoded and used for all servers. If one URL is
     /// `tls://`, TLS is required for all servers, including servers that are discovered later.
+    ///
+    /// These parameters after the last URL replace the setters:
+    ///
+    /// | parameter | setter |
+    /// |---|---|
+    /// | `replicas` | [`with_replicas`](Self::with_replicas) |
+    /// | `prefix` | [`with_prefix`](Self::with_prefix) |
+    /// | `sslrootcert=file` | [`with_authority`](Self::with_authority) |
+    /// | `sslcert=file` and `sslkey=file` | [`with_client_certificate`](Self::with_client_certificate) |
+    /// | `credentials=file` | [`with_credentials`](Self::with_credentials) |
+    /// | `nkey=file` | [`with_nkey`](Self::with_nkey) |
+    /// | `connect_timeout`, `timeout`: seconds | the setter with this name |
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
@@ -40,6 +56,9 @@ impl NatsConfig {
             connect_timeout: Duration::from_secs(5),
             timeout: Duration::from_secs(5),
             authority: None,
+            client_certificate: None,
+            credentials: None,
+            nkey: None,
         }
     }
 
@@ -92,19 +111,87 @@ impl NatsConfig {
         self
     }
 
-    /// Returns the TLS configuration if an authority is set.
+    /// Sets the certificate and the private key with which this client identifies itself, in PEM. Default: none.
+    #[must_use]
+    pub fn with_client_certificate(mut self, pem: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
+        self.client_certificate = Some((pem.into(), key.into()));
+        self
+    }
+
+    /// Sets the contents of a credentials file (`.creds`), which contains a JWT and a seed. Synadia and servers with
+    /// decentralized authentication issue such files. Default: none.
+    #[must_use]
+    pub fn with_credentials(mut self, credentials: impl Into<String>) -> Self {
+        self.credentials = Some(credentials.into());
+        self
+    }
+
+    /// Sets the seed of an `NKey`, which starts with `SU`. Default: none.
+    #[must_use]
+    pub fn with_nkey(mut self, seed: impl Into<String>) -> Self {
+        self.nkey = Some(seed.into());
+        self
+    }
+
+    /// Applies the parameters of the URL.
+    pub(super) fn with_parameters(mut self) -> Result<Self> {
+        let mut parameters = Parameters::of(&self.url);
+        self.replicas = parameters.parsed("replicas")?.unwrap_or(self.replicas);
+        self.prefix = parameters.text("prefix").unwrap_or(self.prefix);
+        self.connect_timeout = parameters.seconds("connect_timeout")?.unwrap_or(self.connect_timeout);
+        self.timeout = parameters.seconds("timeout")?.unwrap_or(self.timeout);
+        self.authority = parameters.file("sslrootcert")?.or(self.authority);
+        if let Some(pem) = parameters.file("sslcert")? {
+            let key = parameters.file("sslkey")?.ok_or_else(|| {
+                config("the URL has the parameter `sslcert` without `sslkey`; add the private key")
+            })?;
+            self.client_certificate = Some((pem, key));
+        }
+        let secret =
+            |bytes: Option<Vec<u8>>| bytes.map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned());
+        self.credentials = secret(parameters.file("credentials")?).or(self.credentials);
+        self.nkey = secret(parameters.file("nkey")?).or(self.nkey);
+        parameters.reject_others(
+            &[],
+            "`replicas`, `prefix`, `sslrootcert`, `sslcert`, `sslkey`, `credentials`, `nkey`, `connect_timeout`, \
+             `timeout`",
+        )?;
+        self.url = parameters.url();
+        Ok(self)
+    }
+
+    /// Returns the TLS configuration if an authority or a client certificate is set.
     pub(super) fn tls(&self) -> Result<Option<ClientConfig>> {
-        let Some(pem) = &self.authority else { return Ok(None) };
-        let bad = |problem: String| config(format!("`NatsConfig::with_authority` is not valid: {problem}"));
         let mut roots = RootCertStore::empty();
-        for certificate in CertificateDer::pem_slice_iter(pem) {
-            let certificate = certificate.map_err(|error| bad(error.to_string()))?;
-            roots.add(certificate).map_err(|error| bad(error.to_string()))?;
+        match &self.authority {
+            Some(pem) => {
+                let bad = |problem: &dyn fmt::Display| {
+                    config(format!("`NatsConfig::with_authority` is not valid: {problem}"))
+                };
+                for certificate in CertificateDer::pem_slice_iter(pem) {
+                    let certificate = certificate.map_err(|error| bad(&error))?;
+                    roots.add(certificate).map_err(|error| bad(&error))?;
+                }
+                if roots.is_empty() {
+                    return Err(bad(&"no certificate was found; pass certificates in PEM"));
+                }
+            }
+            None if self.client_certificate.is_some() => {
+                roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            }
+            None => return Ok(None),
         }
-        if roots.is_empty() {
-            return Err(bad("no certificate was found; pass certificates in PEM".into()));
-        }
-        Ok(Some(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth()))
+        let builder = ClientConfig::builder().with_root_certificates(roots);
+        let Some((pem, key)) = &self.client_certificate else {
+            return Ok(Some(builder.with_no_client_auth()));
+        };
+        let bad = |problem: &dyn fmt::Display| {
+            config(format!("`NatsConfig::with_client_certificate` is not valid: {problem}"))
+        };
+        let certificates = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>();
+        let certificates = certificates.map_err(|error| bad(&error))?;
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| bad(&error))?;
+        builder.with_client_auth_cert(certificates, key).map(Some).map_err(|error| bad(&error))
     }
 
     /// Parses the URLs, and checks all settings that can be checked without a connection.
@@ -162,30 +249,13 @@ pub(super) fn login(servers: &[ServerAddr]) -> Login {
     Login::Nobody
 }
 
-/// Decodes percent-encoding. Other text stays unchanged.
-fn decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&byte, after)) = rest.split_first() {
-        let digits = after.get(..2).filter(|_| byte == b'%').and_then(|hex| std::str::from_utf8(hex).ok());
-        if let Some(value) = digits.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
-            bytes.push(value);
-            rest = &after[2..];
-        } else {
-            bytes.push(byte);
-            rest = after;
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
 pub(super) fn config(problem: impl Into<String>) -> Error {
     Error::Config { problem: problem.into() }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Login, NatsConfig, decoded, login};
+    use super::{Error, Login, NatsConfig, login};
 
     #[test]
     fn secrets_are_not_shown() {
@@ -204,6 +274,17 @@ mod tests {
         );
         let servers = NatsConfig::new("nats://one,tls://to%2Fken@two").servers().unwrap();
         assert!(matches!(login(&servers), Login::Token(token) if token == "to/ken"));
-        assert_eq!(decoded("%zz%4"), "%zz%4");
+    }
+
+    #[test]
+    fn parameters_of_the_url_set_the_options() {
+        let config =
+            NatsConfig::new("tls://u:p@one,tls://two?replicas=3&timeout=2").with_parameters().unwrap();
+        assert_eq!((config.replicas, config.timeout.as_secs()), (3, 2));
+        assert_eq!(config.servers().unwrap()[1].host(), "two");
+        for url in ["nats://one?sentinel=x", "nats://one?replicas=three", "nats://one?nkey=/no/such/file"] {
+            let refused = NatsConfig::new(url).with_parameters();
+            assert!(matches!(&refused, Err(Error::Config { .. })), "{url}: {refused:?}");
+        }
     }
 }

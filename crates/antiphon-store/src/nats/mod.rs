@@ -104,7 +104,8 @@ pub struct Nats {
 impl Nats {
     /// Connects to NATS, and creates the streams that do not exist yet.
     pub async fn connect(config: NatsConfig) -> Result<Self> {
-        Ok(Self { link: Link::connect(config).await? })
+        // The future contains the client's connection attempt, which is large.
+        Ok(Self { link: Box::pin(Link::connect(config)).await? })
     }
 
     /// Returns the store for records and logs.

@@ -33,6 +33,7 @@ const RETRY: Duration = Duration::from_millis(50);
 
 impl Link {
     pub(super) async fn connect(config: NatsConfig) -> Result<Arc<Self>> {
+        let config = config.with_parameters()?;
         let servers = config.servers()?;
         let (announcer, announced) = watch::channel(0);
         let (interrupter, interrupted) = watch::channel(0);
@@ -68,6 +69,16 @@ async fn connect(
         Login::Nobody => ConnectOptions::new(),
         Login::Token(token) => ConnectOptions::with_token(token),
         Login::User(user, password) => ConnectOptions::with_user_and_password(user, password),
+    };
+    let options = match &settings.credentials {
+        Some(credentials) => options
+            .credentials(credentials)
+            .map_err(|error| config(format!("`NatsConfig::with_credentials` is not valid: {error}")))?,
+        None => options,
+    };
+    let options = match &settings.nkey {
+        Some(seed) => options.nkey(seed.clone()),
+        None => options,
     };
     let options = match settings.tls()? {
         Some(tls) => options.tls_client_config(tls),

@@ -5,6 +5,7 @@ use sqlx::postgres::{PgConnectOptions, PgSslMode};
 use crate::{
     error::{Error, Result},
     name,
+    parameters::Parameters,
 };
 
 /// The address of the database, and the limits for its use.
@@ -28,6 +29,9 @@ impl PostgresConfig {
     ///
     /// `sslmode` is required unless the host is this machine. Use `verify-full` for TLS with a checked certificate,
     /// and `disable` for a network that you trust.
+    ///
+    /// These parameters of the URL replace the setters with the same names: `connect_timeout`, `operation_timeout` and
+    /// `poll` in seconds, `listen_url` (percent-encoded), `max_connections`, `schema`, `migrate`.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
@@ -108,6 +112,20 @@ impl PostgresConfig {
     pub fn with_migrate(mut self, migrate: bool) -> Self {
         self.migrate = migrate;
         self
+    }
+
+    /// Applies the parameters of the URL.
+    pub(super) fn with_parameters(mut self) -> Result<Self> {
+        let mut parameters = Parameters::of(&self.url);
+        self.listen_url = parameters.text("listen_url").or(self.listen_url);
+        self.schema = parameters.text("schema").unwrap_or(self.schema);
+        self.max_connections = parameters.parsed("max_connections")?.unwrap_or(self.max_connections);
+        self.migrate = parameters.parsed("migrate")?.unwrap_or(self.migrate);
+        self.connect_timeout = parameters.seconds("connect_timeout")?.unwrap_or(self.connect_timeout);
+        self.operation_timeout = parameters.seconds("operation_timeout")?.unwrap_or(self.operation_timeout);
+        self.poll = parameters.seconds("poll")?.unwrap_or(self.poll);
+        self.url = parameters.url();
+        Ok(self)
     }
 
     pub(super) fn check(&self) -> Result<()> {

@@ -120,6 +120,7 @@ pub struct Postgres {
 impl Postgres {
     /// Connects to the database, and migrates the schema unless [`PostgresConfig::with_migrate`] is false.
     pub async fn connect(config: PostgresConfig) -> Result<Self> {
+        let config = config.with_parameters()?;
         config.check()?;
         let listen_options = config.listen_options()?;
         migrate::prepare(&config, config.migrate).await?;
@@ -136,8 +137,9 @@ impl Postgres {
     /// Creates or updates the schema of this crate in the database. Any number of processes can call this function at
     /// the same time.
     pub async fn migrate(config: &PostgresConfig) -> Result<()> {
+        let config = config.clone().with_parameters()?;
         config.check()?;
-        migrate::prepare(config, true).await
+        migrate::prepare(&config, true).await
     }
 
     /// Returns the store for records and logs.

@@ -2,9 +2,11 @@ use std::{fmt, time::Duration};
 
 use redis::{ConnectionInfo, IntoConnectionInfo};
 
+use super::dial::{host_and_port, moved};
 use crate::{
     error::{Error, Result},
     name,
+    parameters::Parameters,
 };
 
 /// The address of Redis, and the limits for its use.
@@ -19,8 +21,12 @@ pub struct RedisConfig {
     pub(super) timeout: Duration,
     pub(super) max_in_flight: usize,
     pub(super) max_waiting_queues: usize,
+    pub(super) sentinel: Option<String>,
+    pub(super) sentinel_login: (Option<String>, Option<String>),
     #[cfg(feature = "tls")]
     pub(super) authority: Option<Vec<u8>>,
+    #[cfg(feature = "tls")]
+    pub(super) client_certificate: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 impl RedisConfig {
@@ -28,6 +34,18 @@ impl RedisConfig {
     ///
     /// The URL contains user, password and database. The URL starts with `redis://`, `rediss://` (feature `tls`) or
     /// `unix://`.
+    ///
+    /// These parameters of the URL replace the setters:
+    ///
+    /// | parameter | setter |
+    /// |---|---|
+    /// | `node=host:port`, once for each node | [`with_node`](Self::with_node) |
+    /// | `cluster=true` | [`with_cluster`](Self::with_cluster) |
+    /// | `sentinel=name`, `sentinel_user`, `sentinel_password` | [`with_sentinel`](Self::with_sentinel), [`with_sentinel_login`](Self::with_sentinel_login) |
+    /// | `sslrootcert=file` | `with_authority` |
+    /// | `sslcert=file` and `sslkey=file` | `with_client_certificate` |
+    /// | `connect_timeout`, `timeout`: seconds | the setter with this name |
+    /// | `buckets`, `max_in_flight`, `max_waiting_queues` | the setter with this name |
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
@@ -39,13 +57,18 @@ impl RedisConfig {
             timeout: Duration::from_secs(5),
             max_in_flight: 1024,
             max_waiting_queues: 32,
+            sentinel: None,
+            sentinel_login: (None, None),
             #[cfg(feature = "tls")]
             authority: None,
+            #[cfg(feature = "tls")]
+            client_certificate: None,
         }
     }
 
-    /// Adds the URL of a cluster node, from which the other nodes are discovered. This URL must have the same
-    /// credentials as the first URL. If at least one node is added, the server is treated as a cluster.
+    /// Adds the address of a cluster node, from which the other nodes are discovered, or of a Sentinel. The address is
+    /// `host:port`, or a URL with the same credentials as the first URL. If at least one node is added and no
+    /// [Sentinel](Self::with_sentinel) is set, the server is treated as a cluster.
     #[must_use]
     pub fn with_node(mut self, url: impl Into<String>) -> Self {
         self.nodes.push(url.into());
@@ -56,6 +79,23 @@ impl RedisConfig {
     #[must_use]
     pub fn with_cluster(mut self, cluster: bool) -> Self {
         self.cluster = cluster;
+        self
+    }
+
+    /// Sets the name of the primary in the configuration of Redis Sentinel, such as `mymaster`. Then the URL and the
+    /// [nodes](Self::with_node) are the addresses of Sentinels, and the credentials and the database of the URL are
+    /// those of Redis. After a failover, this crate asks the Sentinels for the new primary. Default: none.
+    #[must_use]
+    pub fn with_sentinel(mut self, name: impl Into<String>) -> Self {
+        self.sentinel = Some(name.into());
+        self
+    }
+
+    /// Sets the user and the password of the Sentinels themselves. Without a user, Sentinel uses the user `default`.
+    /// Default: the Sentinels need no password.
+    #[must_use]
+    pub fn with_sentinel_login(mut self, user: Option<String>, password: impl Into<String>) -> Self {
+        self.sentinel_login = (user, Some(password.into()));
         self
     }
 
@@ -114,9 +154,52 @@ impl RedisConfig {
         self
     }
 
+    /// Sets the certificate and the private key with which this client identifies itself, in PEM. Redis requires a
+    /// client certificate for TLS, unless its setting `tls-auth-clients` is `no`. Default: none.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn with_client_certificate(mut self, pem: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
+        self.client_certificate = Some((pem.into(), key.into()));
+        self
+    }
+
+    /// Applies the parameters of the URL.
+    pub(super) fn with_parameters(mut self) -> Result<Self> {
+        let mut parameters = Parameters::of(&self.url);
+        self.nodes.extend(parameters.all("node"));
+        self.cluster = parameters.parsed("cluster")?.unwrap_or(self.cluster);
+        self.sentinel = parameters.text("sentinel").or(self.sentinel);
+        let (user, password) = self.sentinel_login;
+        self.sentinel_login =
+            (parameters.text("sentinel_user").or(user), parameters.text("sentinel_password").or(password));
+        self.buckets = parameters.parsed("buckets")?.unwrap_or(self.buckets);
+        self.max_in_flight = parameters.parsed("max_in_flight")?.unwrap_or(self.max_in_flight);
+        self.max_waiting_queues = parameters.parsed("max_waiting_queues")?.unwrap_or(self.max_waiting_queues);
+        self.connect_timeout = parameters.seconds("connect_timeout")?.unwrap_or(self.connect_timeout);
+        self.timeout = parameters.seconds("timeout")?.unwrap_or(self.timeout);
+        #[cfg(feature = "tls")]
+        {
+            self.authority = parameters.file("sslrootcert")?.or(self.authority);
+            if let Some(pem) = parameters.file("sslcert")? {
+                let key = parameters.file("sslkey")?.ok_or_else(|| Error::Config {
+                    problem: "the URL has the parameter `sslcert` without `sslkey`; add the private key"
+                        .to_owned(),
+                })?;
+                self.client_certificate = Some((pem, key));
+            }
+        }
+        parameters.reject_others(
+            &["protocol", "db", "user", "pass"],
+            "`node`, `cluster`, `sentinel`, `sentinel_user`, `sentinel_password`, `sslrootcert`, `sslcert`, \
+             `sslkey`, `connect_timeout`, `timeout`, `buckets`, `max_in_flight`, `max_waiting_queues`, `protocol`",
+        )?;
+        self.url = parameters.url();
+        Ok(self)
+    }
+
     /// Returns whether the server is a cluster.
     pub(super) fn is_cluster(&self) -> bool {
-        self.cluster || !self.nodes.is_empty()
+        self.cluster || (self.sentinel.is_none() && !self.nodes.is_empty())
     }
 
     /// Checks the configuration before any connection is opened.
@@ -126,6 +209,9 @@ impl RedisConfig {
             "`RedisConfig::with_buckets` must be between 1 and 1024"
         } else if self.max_in_flight == 0 {
             "`RedisConfig::with_max_in_flight` must be at least 1"
+        } else if self.cluster && self.sentinel.is_some() {
+            "a Redis server is either a cluster or has Sentinels, not both; remove `RedisConfig::with_cluster` or \
+             `RedisConfig::with_sentinel`"
         } else if self.timeout.is_zero() || self.connect_timeout.is_zero() {
             "`RedisConfig::with_timeout` and `with_connect_timeout` must be greater than 0"
         } else {
@@ -136,7 +222,15 @@ impl RedisConfig {
 
     /// Returns the configured servers, in order.
     pub(super) fn servers(&self) -> Result<Vec<ConnectionInfo>> {
-        std::iter::once(&self.url).chain(&self.nodes).map(|url| parse(url)).collect()
+        let first = parse(&self.url)?;
+        let node = |address: &String| match host_and_port(address) {
+            Some((host, port)) if !address.contains("://") => {
+                Ok(first.clone().set_addr(moved(first.addr(), host, port)))
+            }
+            _ => parse(address),
+        };
+        let nodes = self.nodes.iter().map(node).collect::<Result<Vec<_>>>()?;
+        Ok(std::iter::once(first.clone()).chain(nodes).collect())
     }
 }
 
@@ -156,13 +250,14 @@ fn parse(url: &str) -> Result<ConnectionInfo> {
 
 impl fmt::Debug for RedisConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let servers: Vec<String> = std::iter::once(&self.url)
-            .chain(&self.nodes)
-            .map(|url| parse(url).map_or_else(|_| "?".to_owned(), |server| server.addr().to_string()))
-            .collect();
+        let servers: Vec<String> = self
+            .servers()
+            .map(|servers| servers.iter().map(|server| server.addr().to_string()).collect())
+            .unwrap_or_default();
         f.debug_struct("RedisConfig")
             .field("servers", &servers)
             .field("cluster", &self.is_cluster())
+            .field("sentinel", &self.sentinel)
             .field("space", &self.space)
             .field("buckets", &self.buckets)
             .field("connect_timeout", &self.connect_timeout)
@@ -170,5 +265,37 @@ impl fmt::Debug for RedisConfig {
             .field("max_in_flight", &self.max_in_flight)
             .field("max_waiting_queues", &self.max_waiting_queues)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Error, RedisConfig};
+
+    #[test]
+    fn parameters_of_the_url_set_the_options() {
+        let url =
+            "redis://u:p@one:26379/3?sentinel=mymaster&node=two:26379&sentinel_password=s%40p&timeout=7";
+        let config = RedisConfig::new(url).with_parameters().unwrap();
+        assert_eq!(config.sentinel.as_deref(), Some("mymaster"));
+        assert_eq!(config.sentinel_login, (None, Some("s@p".to_owned())));
+        assert_eq!(config.timeout.as_secs(), 7);
+        assert!(!config.is_cluster());
+        let servers = config.servers().unwrap();
+        assert_eq!(servers[1].addr().to_string(), "two:26379");
+        assert_eq!(servers[1].redis_settings().password(), Some("p"));
+        assert!(RedisConfig::new("redis://one?node=two:6379").with_parameters().unwrap().is_cluster());
+    }
+
+    #[test]
+    fn unknown_and_incomplete_parameters_are_rejected() {
+        let mut urls = vec!["redis://one?replicas=3", "redis://one?cluster=maybe"];
+        if cfg!(feature = "tls") {
+            urls.push("rediss://one?sslcert=/dev/null");
+        }
+        for url in urls {
+            let refused = RedisConfig::new(url).with_parameters();
+            assert!(matches!(&refused, Err(Error::Config { .. })), "{url}: {refused:?}");
+        }
     }
 }

@@ -2,29 +2,30 @@ use std::{sync::Arc, time::Duration};
 
 use redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ErrorKind, ProtocolVersion, PushInfo,
-    RedisError, RedisResult, ServerErrorKind, Value,
+    RedisError, RedisResult, ServerErrorKind, TlsMode, Value,
     aio::{MultiplexedConnection, SendError},
     cluster::ClusterClientBuilder,
     io::tcp::TcpSettings,
+    sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType},
 };
-
-use tokio::time::timeout;
+use tokio::{sync::Mutex, time::timeout};
 
 use super::config::RedisConfig;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// A callback for the messages that the server pushes.
 pub(super) type OnPush = Arc<dyn Fn(PushInfo) + Send + Sync>;
 
-/// Opens dedicated connections: to wait for jobs, or to listen for events.
+/// Opens connections.
 #[derive(Clone)]
 pub(super) struct Dialer {
     servers: Vec<ConnectionInfo>,
     cluster: bool,
+    sentinel: Option<Arc<Mutex<SentinelClient>>>,
     connect_timeout: Duration,
     timeout: Duration,
     #[cfg(feature = "tls")]
-    authority: Option<Vec<u8>>,
+    certificates: Option<redis::TlsCertificates>,
 }
 
 impl Dialer {
@@ -32,10 +33,11 @@ impl Dialer {
         let mut dialer = Self {
             servers: Vec::new(),
             cluster: config.is_cluster(),
+            sentinel: None,
             connect_timeout: config.connect_timeout,
             timeout: config.timeout,
             #[cfg(feature = "tls")]
-            authority: config.authority.clone(),
+            certificates: certificates(config),
         };
         let tcp_settings = dialer.tcp_settings();
         for server in config.servers()? {
@@ -43,7 +45,51 @@ impl Dialer {
             let settings = server.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
             dialer.servers.push(server.set_redis_settings(settings).set_tcp_settings(tcp_settings.clone()));
         }
+        if let Some(name) = &config.sentinel {
+            let client = dialer.sentinel(name, &config.sentinel_login).map_err(|error| Error::Config {
+                problem: format!("the addresses of the Sentinels cannot be used: {error}"),
+            })?;
+            dialer.sentinel = Some(Arc::new(Mutex::new(client)));
+        }
         Ok(dialer)
+    }
+
+    /// Returns the client that asks the Sentinels for the primary.
+    fn sentinel(
+        &self,
+        name: &str,
+        (user, password): &(Option<String>, Option<String>),
+    ) -> RedisResult<SentinelClient> {
+        let addresses = self.servers.iter().map(|server| server.addr().clone());
+        let settings = self.servers[0].redis_settings();
+        let mut builder = SentinelClientBuilder::new(addresses, name, SentinelServerType::Master)?
+            .set_client_to_redis_db(settings.db())
+            .set_client_to_redis_protocol(ProtocolVersion::RESP3)
+            .set_client_to_redis_tcp_settings(self.tcp_settings())
+            .set_client_to_sentinel_tcp_settings(self.tcp_settings());
+        if let Some(user) = settings.username() {
+            builder = builder.set_client_to_redis_username(user);
+        }
+        if let Some(password) = settings.password() {
+            builder = builder.set_client_to_redis_password(password);
+        }
+        if let Some(user) = user {
+            builder = builder.set_client_to_sentinel_username(user);
+        }
+        if let Some(password) = password {
+            builder = builder.set_client_to_sentinel_password(password);
+        }
+        if let ConnectionAddr::TcpTls { insecure, .. } = self.servers[0].addr() {
+            let mode = if *insecure { TlsMode::Insecure } else { TlsMode::Secure };
+            builder = builder.set_client_to_redis_tls_mode(mode).set_client_to_sentinel_tls_mode(mode);
+            #[cfg(feature = "tls")]
+            if let Some(certificates) = &self.certificates {
+                builder = builder
+                    .set_client_to_redis_certificates(certificates.clone())
+                    .set_client_to_sentinel_certificates(certificates.clone());
+            }
+        }
+        builder.build()
     }
 
     pub(super) fn servers(&self) -> &[ConnectionInfo] {
@@ -56,11 +102,6 @@ impl Dialer {
         #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
         let settings = settings.set_user_timeout(self.timeout);
         settings
-    }
-
-    /// Returns a client of the first configured server.
-    pub(super) fn client(&self) -> RedisResult<Client> {
-        self.client_of(self.servers[0].clone())
     }
 
     /// Opens a connection to the node that owns `key`.
@@ -87,8 +128,9 @@ impl Dialer {
         }
     }
 
-    /// Opens a connection to `node` (host and port), or to the first configured server that responds.
-    async fn dial_node(
+    /// Opens a connection to `node` (host and port), to the primary that Sentinel names, or to the first configured
+    /// server that responds.
+    pub(super) async fn dial_node(
         &self,
         node: Option<&str>,
         on_push: Option<OnPush>,
@@ -107,13 +149,17 @@ impl Dialer {
             let server = first.clone().set_addr(moved(first.addr(), host, port));
             return self.client_of(server)?.get_multiplexed_async_connection_with_config(&config).await;
         }
-        let mut tried = self.client()?.get_multiplexed_async_connection_with_config(&config).await;
+        if let Some(sentinel) = &self.sentinel {
+            let client = sentinel.lock().await.async_get_client().await?;
+            return client.get_multiplexed_async_connection_with_config(&config).await;
+        }
+        let open = async |server: &ConnectionInfo| {
+            self.client_of(server.clone())?.get_multiplexed_async_connection_with_config(&config).await
+        };
+        let mut tried = open(first).await;
         for server in &self.servers[1..] {
             if tried.is_err() {
-                tried = self
-                    .client_of(server.clone())?
-                    .get_multiplexed_async_connection_with_config(&config)
-                    .await;
+                tried = open(server).await;
             }
         }
         tried
@@ -122,27 +168,31 @@ impl Dialer {
     #[cfg_attr(not(feature = "tls"), expect(clippy::unused_self, reason = "it knows the certificates"))]
     fn client_of(&self, server: ConnectionInfo) -> RedisResult<Client> {
         #[cfg(feature = "tls")]
-        if let Some(certificates) = self.certificates() {
-            return Client::build_with_tls(server, certificates);
+        if let Some(certificates) = &self.certificates
+            && matches!(server.addr(), ConnectionAddr::TcpTls { .. })
+        {
+            return Client::build_with_tls(server, certificates.clone());
         }
         Client::open(server)
-    }
-
-    #[cfg(feature = "tls")]
-    fn certificates(&self) -> Option<redis::TlsCertificates> {
-        self.authority
-            .clone()
-            .map(|authority| redis::TlsCertificates { client_tls: None, root_cert: Some(authority) })
     }
 
     #[cfg_attr(not(feature = "tls"), expect(clippy::unused_self, reason = "it knows the certificates"))]
     pub(super) fn secure(&self, builder: ClusterClientBuilder) -> ClusterClientBuilder {
         #[cfg(feature = "tls")]
-        if let Some(certificates) = self.certificates() {
-            return builder.certs(certificates);
+        if let Some(certificates) = &self.certificates {
+            return builder.certs(certificates.clone());
         }
         builder
     }
+}
+
+#[cfg(feature = "tls")]
+fn certificates(config: &RedisConfig) -> Option<redis::TlsCertificates> {
+    let client_tls = config.client_certificate.clone();
+    let client_tls =
+        client_tls.map(|(client_cert, client_key)| redis::ClientTlsConfig { client_cert, client_key });
+    let root_cert = config.authority.clone();
+    (client_tls.is_some() || root_cert.is_some()).then_some(redis::TlsCertificates { client_tls, root_cert })
 }
 
 /// Splits `host:port`. The host is empty if a node has no announced host name.
@@ -151,7 +201,7 @@ pub(super) fn host_and_port(node: &str) -> Option<(&str, u16)> {
     Some((host, port.parse().ok()?))
 }
 
-fn moved(addr: &ConnectionAddr, to: &str, port: u16) -> ConnectionAddr {
+pub(super) fn moved(addr: &ConnectionAddr, to: &str, port: u16) -> ConnectionAddr {
     let host = |host: &String| if to.is_empty() { host.clone() } else { to.to_owned() };
     match addr {
         ConnectionAddr::Tcp(old, _) => ConnectionAddr::Tcp(host(old), port),

@@ -43,14 +43,28 @@ impl Fate {
             _ => Self::Unknown,
         }
     }
+
+    /// Returns the effect of a command for which no connection could be opened: a server that is down, or a proxy
+    /// without a server, which accepts a connection and closes it.
+    pub(super) fn without_connection(error: &RedisError) -> Self {
+        match Self::of(error) {
+            Self::NotRun => Self::NotRun,
+            _ => Self::NotYet,
+        }
+    }
+
+    /// Converts an error of Redis to an [`Error`] for the caller.
+    pub(super) fn error(self, error: RedisError) -> Error {
+        match self {
+            Self::NoScript | Self::NotYet | Self::NotRun => Error::busy(NAME, error),
+            Self::Unknown => Error::backend(NAME, error),
+        }
+    }
 }
 
 /// Converts an error of Redis to an [`Error`] for the caller.
 pub(super) fn told(error: RedisError) -> Error {
-    match Fate::of(&error) {
-        Fate::NoScript | Fate::NotYet | Fate::NotRun => Error::busy(NAME, error),
-        Fate::Unknown => Error::backend(NAME, error),
-    }
+    Fate::of(&error).error(error)
 }
 
 /// Returns the error for an unexpected reply, which no script of this crate returns.

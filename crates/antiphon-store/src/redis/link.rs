@@ -1,11 +1,8 @@
 use std::{sync::Arc, time::Duration};
 
 use redis::{
-    Cmd, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value,
-    aio::{ConnectionManager, ConnectionManagerConfig},
-    cluster::ClusterClientBuilder,
-    cluster_async::ClusterConnection,
-    cluster_routing::SingleNodeRoutingInfo,
+    Cmd, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value, cluster::ClusterClientBuilder,
+    cluster_async::ClusterConnection, cluster_routing::SingleNodeRoutingInfo,
 };
 use tokio::{
     sync::Semaphore,
@@ -15,7 +12,8 @@ use tokio::{
 use super::{
     config::RedisConfig,
     dial::{Dialer, host_and_port},
-    fate::{Fate, NAME, told},
+    fate::{Fate, NAME},
+    primary::Primary,
     script::Script,
 };
 use crate::error::{Error, Result};
@@ -34,7 +32,7 @@ pub(super) struct Link {
 
 #[derive(Clone)]
 enum Wire {
-    One(ConnectionManager),
+    Primary(Primary),
     Cluster(ClusterConnection),
 }
 
@@ -49,11 +47,7 @@ impl Link {
                 let client = dialer.secure(builder).build()?;
                 client.get_async_connection().await.map(Wire::Cluster)
             } else {
-                let settings = ConnectionManagerConfig::new()
-                    .set_number_of_retries(0)
-                    .set_connection_timeout(Some(config.connect_timeout))
-                    .set_response_timeout(None);
-                ConnectionManager::new_with_config(dialer.client()?, settings).await.map(Wire::One)
+                Primary::connect(dialer.clone()).await.map(Wire::Primary)
             }
         };
         #[cfg(feature = "tls")]
@@ -111,6 +105,23 @@ impl Link {
         self.send(cmd, Instant::now() + self.timeout).await.map(Option::unwrap_or_default)
     }
 
+    /// Sends a command once. An error of the server comes with the effect of the command.
+    async fn try_once(&self, cmd: &Cmd, deadline: Instant) -> Result<Result<Value, (Fate, RedisError)>> {
+        let answer = match &self.wire {
+            Wire::Primary(primary) => {
+                let connecting = timeout_at(deadline, primary.connection()).await;
+                let mut open = match connecting.map_err(|elapsed| Error::busy(NAME, elapsed))? {
+                    Ok(open) => open,
+                    Err(error) => return Ok(Err((Fate::without_connection(&error), error))),
+                };
+                timeout_at(deadline, open.query(cmd)).await
+            }
+            Wire::Cluster(connection) => timeout_at(deadline, query_cluster(connection.clone(), cmd)).await,
+        };
+        let answer = answer.map_err(|elapsed| Error::backend(NAME, elapsed))?;
+        Ok(answer.map_err(|error| (Fate::of(&error), error)))
+    }
+
     /// Sends a command. Returns `None` if the server does not have the script of the command.
     async fn send(&self, cmd: &Cmd, deadline: Instant) -> Result<Option<Value>> {
         let place = timeout_at(deadline, self.places.acquire()).await;
@@ -120,18 +131,17 @@ impl Link {
         let patience = deadline.min(Instant::now() + self.connect_timeout);
         let mut pause = Duration::from_millis(5);
         loop {
-            let answer = timeout_at(deadline, self.wire.clone().query(cmd)).await;
-            let error = match answer.map_err(|elapsed| Error::backend(NAME, elapsed))? {
+            let (fate, error) = match self.try_once(cmd, deadline).await? {
                 Ok(value) => return Ok(Some(value)),
                 Err(error) => error,
             };
-            match Fate::of(&error) {
+            match fate {
                 Fate::NoScript => return Ok(None),
                 Fate::NotYet if Instant::now() + pause < patience => {
                     sleep(pause).await;
                     pause = (pause * 2).min(Duration::from_millis(200));
                 }
-                _ => return Err(told(error)),
+                _ => return Err(fate.error(error)),
             }
         }
     }
@@ -143,17 +153,12 @@ fn is_final(error: &RedisError) -> bool {
         || matches!(error.code(), Some("NOAUTH" | "WRONGPASS" | "NOPERM"))
 }
 
-impl Wire {
-    async fn query(self, cmd: &Cmd) -> RedisResult<Value> {
-        match self {
-            Self::One(mut connection) => cmd.query_async(&mut connection).await,
-            Self::Cluster(mut connection) => match cmd.query_async(&mut connection).await {
-                Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::Ask) => {
-                    ask(connection, cmd, error).await
-                }
-                answer => answer,
-            },
+async fn query_cluster(mut connection: ClusterConnection, cmd: &Cmd) -> RedisResult<Value> {
+    match cmd.query_async(&mut connection).await {
+        Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::Ask) => {
+            ask(connection, cmd, error).await
         }
+        answer => answer,
     }
 }
 

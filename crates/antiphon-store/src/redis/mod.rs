@@ -1,4 +1,4 @@
-//! Redis 7 or later, a single server or a cluster.
+//! Redis 7 or later: a single server, a primary with Sentinels, or a cluster.
 //!
 //! Every operation is one Lua script, called by its digest (`EVALSHA`). All keys of one operation are in one hash
 //! slot. The part of a key in braces determines the slot.
@@ -26,7 +26,8 @@
 //! - One connection for each queue with waiting workers, up to [`RedisConfig::with_max_waiting_queues`].
 //!
 //! A waiting worker does not need its own connection. Thousands of workers share the connection of their queue.
-//! Lost connections are opened again. Subscriptions then receive an [`Event::Gap`](crate::Event::Gap).
+//! Lost connections are opened again, with [Sentinel](RedisConfig::with_sentinel) to the primary that Sentinel names.
+//! Subscriptions then receive an [`Event::Gap`](crate::Event::Gap).
 //!
 //! # Durability and failover
 //!
@@ -60,6 +61,7 @@ mod hub;
 mod keys;
 mod link;
 mod pages;
+mod primary;
 mod queue;
 mod reply;
 mod script;
@@ -93,6 +95,7 @@ struct Shared {
 impl Redis {
     /// Connects to the server or cluster.
     pub async fn connect(config: RedisConfig) -> Result<Self> {
+        let config = config.with_parameters()?;
         config.check()?;
         let dialer = Dialer::new(&config)?;
         let link = Link::connect(&config, &dialer).await?;

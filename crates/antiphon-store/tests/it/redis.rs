@@ -5,6 +5,7 @@
 mod away;
 mod layout;
 mod nodes;
+mod sentinel;
 mod server;
 #[cfg(feature = "tls")]
 mod tls;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::cluster::{self, Cluster, Pace, Race, Setup, crew::Crew, notes};
 use crate::mcp::MODERN;
-use crate::services::Backend;
+use crate::services::Place;
 
 mod caller;
 mod client;
@@ -29,9 +29,8 @@ use self::run::{Checks, Run};
 /// Options of `cargo xtask chaos asking`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// The backend that stores the runs.
-    #[arg(long, value_enum)]
-    backend: Backend,
+    #[command(flatten)]
+    place: Place,
     /// The number of runs.
     #[arg(long, default_value_t = 500)]
     runs: u64,
@@ -93,7 +92,7 @@ impl Break {
 pub(crate) fn main(options: &Options) -> Result<()> {
     let mut cluster = Cluster::start(&Setup {
         name: "asking",
-        backend: options.backend,
+        place: options.place,
         binary: options.binary.as_deref(),
         seed: options.seed,
         asking: true,

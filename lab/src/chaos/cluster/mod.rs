@@ -15,7 +15,7 @@ use crate::http::Message;
 use crate::mcp;
 use crate::project::{Profile, Project};
 use crate::server;
-use crate::services::{Backend, Host};
+use crate::services::{Host, Place};
 
 pub(crate) mod crew;
 pub(crate) mod notes;
@@ -51,7 +51,7 @@ const TICK: Duration = Duration::from_millis(5);
 pub(crate) struct Setup<'a> {
     /// The name of the command, for example `tasks`.
     pub(crate) name: &'a str,
-    pub(crate) backend: Backend,
+    pub(crate) place: Place,
     /// The executable to use instead of building `task-worker`.
     pub(crate) binary: Option<&'a Path>,
     pub(crate) seed: Option<u64>,
@@ -87,14 +87,14 @@ impl Cluster {
         };
         let seed = setup.seed.unwrap_or_else(|| fastrand::u64(..));
         let mut rng = Rng::with_seed(seed);
-        let engine = setup.backend.engine();
-        let folder = project.target.join("chaos").join(format!("{}-{}", setup.name, engine.name()));
+        let (engine, place) = (setup.place.backend().engine(), setup.place.name());
+        let folder = project.target.join("chaos").join(format!("{}-{place}", setup.name));
         if folder.exists() {
             fs::remove_dir_all(&folder).with_context(|| format!("could not remove {}", folder.display()))?;
         }
         fs::create_dir_all(&folder).with_context(|| format!("could not create {}", folder.display()))?;
-        eprintln!("starting {}, seed {seed}", engine.name());
-        let host = Host::start(engine, &folder, setup.backend.settings())?;
+        eprintln!("starting {place}, seed {seed}");
+        let host = setup.place.start(&folder)?;
         let ledger = folder.join("ledger.jsonl");
         let plan = json!({
             "engine": engine.name(), "url": host.url(), "space": "chaos", "ledger": ledger, "falls": FALLS,
@@ -103,7 +103,7 @@ impl Cluster {
         });
         let fronts = (0..crew::FRONTS).map(|_| server::free_address()).collect::<Result<Vec<_>>>()?;
         let crew = Crew::start(binary, plan, &folder.join("workers.log"), &fronts, rng.fork())?;
-        Ok(Self { engine: engine.name(), seed, folder, ledger, fronts, host, crew, rng })
+        Ok(Self { engine: place, seed, folder, ledger, fronts, host, crew, rng })
     }
 
     /// Waits until operators see no run at work and `is_done` returns true, but not for long. Returns the runs that

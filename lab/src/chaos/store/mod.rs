@@ -11,7 +11,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
 use crate::project::{Profile, Project};
-use crate::services::{Host, Stop};
+use crate::services::{Host, Place, Stop, Topology};
 use crate::table::Table;
 
 mod crew;
@@ -25,9 +25,8 @@ use self::progress::Progress;
 /// Options of `cargo xtask chaos store`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// The server to break.
-    #[arg(long, value_enum)]
-    backend: Backend,
+    #[command(flatten)]
+    place: Place,
     /// How many conditional writes to have acknowledged.
     #[arg(long, default_value_t = 10_000)]
     writes: u64,
@@ -46,6 +45,13 @@ pub(crate) struct Options {
     /// Show that the check can fail: at a restart the server comes back with nothing.
     #[arg(long = "break")]
     is_broken: bool,
+}
+
+impl Options {
+    pub(super) fn on(topology: Topology, count: u64) -> Self {
+        let place = Place::of(topology);
+        Self { place, writes: count, jobs: count, seed: None, limit: 900, binary: None, is_broken: false }
+    }
 }
 
 /// When the server is restarted, as a share of the work in hundredths, and how it is stopped.
@@ -67,16 +73,16 @@ pub(crate) fn main(options: &Options) -> Result<()> {
         None => project.build("lab", "store-worker", Profile::Dev)?,
     };
     let seed = options.seed.unwrap_or_else(|| fastrand::u64(..));
-    let engine = options.backend.engine();
-    let folder = project.target.join("chaos").join(format!("store-{}", engine.name()));
+    let (engine, place) = (options.place.backend().engine(), options.place.name());
+    let folder = project.target.join("chaos").join(format!("store-{place}"));
     if folder.exists() {
         fs::remove_dir_all(&folder).with_context(|| format!("could not remove {}", folder.display()))?;
     }
     let notes = folder.join("notes");
     fs::create_dir_all(&notes).with_context(|| format!("could not create {}", notes.display()))?;
 
-    eprintln!("starting {}, seed {seed}", engine.name());
-    let mut host = Host::start(engine, &folder, options.backend.settings())?;
+    eprintln!("starting {place}, seed {seed}");
+    let mut host = options.place.start(&folder)?;
     let plan = json!({
         "engine": engine.name(), "url": host.url(), "space": "chaos", "folder": notes, "number": 0,
         "start": 0, "seed": seed, "writes": options.writes, "jobs": options.jobs,
@@ -85,7 +91,7 @@ pub(crate) fn main(options: &Options) -> Result<()> {
     let arena = Arena { options, binary, plan, notes, log: folder.join("workers.log") };
     let kills = arena.rage(&mut host, Rng::with_seed(seed))?;
 
-    let mut table = Table::new(["chaos store", engine.name()]);
+    let mut table = Table::new(["chaos store", place]);
     let rows = [("seed", seed), ("processes killed", kills), ("restarts of the server", host.restarts)];
     for (name, value) in rows {
         table.row([name.into(), value.to_string()]);

@@ -11,7 +11,7 @@ use fastrand::Rng;
 use serde_json::json;
 
 use super::cluster::{self, Cluster, Found, Pace, Race, Setup, notes};
-use crate::services::Backend;
+use crate::services::{Place, Topology};
 
 mod client;
 mod evidence;
@@ -24,9 +24,8 @@ use self::evidence::Evidence;
 /// Options of `cargo xtask chaos tasks`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Where the runs are kept.
-    #[arg(long, value_enum)]
-    backend: Backend,
+    #[command(flatten)]
+    place: Place,
     /// How many runs to bring to their end.
     #[arg(long, default_value_t = 500)]
     runs: u64,
@@ -50,6 +49,22 @@ pub(crate) struct Options {
     breaks: Option<Break>,
 }
 
+impl Options {
+    pub(super) fn on(topology: Topology, runs: u64) -> Self {
+        let place = Place::of(topology);
+        Self {
+            place,
+            runs,
+            kills: runs / 2,
+            seed: None,
+            clients: 24,
+            limit: 1800,
+            binary: None,
+            breaks: None,
+        }
+    }
+}
+
 /// What the processes do wrong on purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -68,7 +83,7 @@ enum Break {
 pub(crate) fn main(options: &Options) -> Result<()> {
     let mut cluster = Cluster::start(&Setup {
         name: "tasks",
-        backend: options.backend,
+        place: options.place,
         binary: options.binary.as_deref(),
         seed: options.seed,
         asking: false,

@@ -37,26 +37,30 @@ impl Server {
         Some(server)
     }
 
-    /// Starts one that takes TLS, too.
+    /// Starts the server again, with a certificate. It then accepts only TLS with a client certificate.
     #[cfg(feature = "tls")]
-    pub(super) fn start_tls(certificates: &crate::certificates::Certificates) -> Option<Self> {
+    pub(super) fn use_tls(&mut self, certificates: &crate::certificates::Certificates, certificate: &str) {
         use crate::certificates::text;
-        let mut server = Self::start()?;
-        server.down();
+        self.down();
         // The key must belong to the server, and be read by nobody else.
-        let key = server.folder.join("server-key.pem");
+        let key = self.folder.join("server-key.pem");
         let mut install = Command::new("install");
         install.args(["-m", "600"]);
         if is_root() {
             install.args(["-o", "postgres"]);
         }
-        let installed = install.arg(certificates.server_key()).arg(&key).status();
+        let installed = install.arg(certificates.key_path(certificate)).arg(&key).status();
         assert!(installed.is_ok_and(|status| status.success()), "the key can be copied");
-        let certificate = text(&certificates.server());
-        server.settings =
-            format!(" -c ssl=on -c ssl_cert_file={certificate} -c ssl_key_file={}", key.display());
-        server.up();
-        Some(server)
+        let access = self.folder.join("data").join("pg_hba.conf");
+        std::fs::write(access, "hostssl all all all trust clientcert=verify-ca\n")
+            .expect("the file is writable");
+        self.settings = format!(
+            " -c ssl=on -c ssl_cert_file={} -c ssl_ca_file={} -c ssl_key_file={}",
+            text(&certificates.path(certificate)),
+            text(&certificates.path("authority")),
+            key.display()
+        );
+        self.up();
     }
 
     pub(super) fn config(&self) -> PostgresConfig {

@@ -29,9 +29,12 @@ impl Server {
         server
     }
 
-    /// Starts one that speaks TLS only.
+    /// Starts one that speaks TLS only, and asks for client certificates.
     #[cfg(feature = "tls")]
-    pub(super) async fn start_tls(certificates: &crate::certificates::Certificates) -> Self {
+    pub(super) async fn start_tls(
+        certificates: &crate::certificates::Certificates,
+        certificate: &str,
+    ) -> Self {
         use crate::certificates::text;
         let folder = std::env::temp_dir().join(crate::unique("antiphon-redis"));
         std::fs::create_dir_all(&folder).unwrap();
@@ -39,13 +42,23 @@ impl Server {
         let settings = [
             ("--tls-port", port.to_string()),
             ("--port", "0".to_owned()),
-            ("--tls-cert-file", text(&certificates.server())),
-            ("--tls-key-file", text(&certificates.server_key())),
-            ("--tls-ca-cert-file", text(&certificates.authority())),
-            ("--tls-auth-clients", "no".to_owned()),
+            ("--tls-cert-file", text(&certificates.path(certificate))),
+            ("--tls-key-file", text(&certificates.key_path(certificate))),
+            ("--tls-ca-cert-file", text(&certificates.path("authority"))),
         ];
         let settings = settings.into_iter().flat_map(|(name, value)| [name.to_owned(), value]).collect();
         let mut server = Self { port, folder, settings, shell: None };
+        server.resume().await;
+        server
+    }
+
+    pub(super) async fn start_sentinel(settings: &str) -> Self {
+        let folder = std::env::temp_dir().join(crate::unique("antiphon-redis"));
+        std::fs::create_dir_all(&folder).unwrap();
+        // Sentinel writes what it learns into this file.
+        std::fs::write(folder.join("sentinel.conf"), settings).unwrap();
+        let settings = ["sentinel.conf".to_owned(), "--sentinel".to_owned()];
+        let mut server = Self { port: crate::free_port(), folder, settings: settings.into(), shell: None };
         server.resume().await;
         server
     }
@@ -98,17 +111,13 @@ impl Server {
             (read _; kill -9 $server; [ -e keep ] || rm -rf "$PWD") <&3 & wait"#;
         let mut shell = Command::new("sh");
         shell.arg("-c").arg(script).arg("sh").current_dir(&self.folder);
-        shell.args([
-            "--port",
-            &self.port.to_string(),
-            "--save",
-            "",
-            "--appendonly",
-            "yes",
-            "--appendfsync",
-            "always",
-        ]);
-        shell.args(["--bind", "127.0.0.1", "--enable-debug-command", "local"]).args(&self.settings);
+        if self.settings.first().is_some_and(|first| first == "sentinel.conf") {
+            shell.args(&self.settings).args(["--port", &self.port.to_string(), "--bind", "127.0.0.1"]);
+        } else {
+            shell.args(["--port", &self.port.to_string(), "--save", "", "--appendonly", "yes"]);
+            shell.args(["--appendfsync", "always", "--bind", "127.0.0.1", "--enable-debug-command", "local"]);
+            shell.args(&self.settings);
+        }
         shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         self.shell = Some(shell.spawn().unwrap());
         let began = Instant::now();

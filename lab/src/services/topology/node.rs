@@ -1,0 +1,71 @@
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context as _, Result};
+
+use super::super::host::Stop;
+use super::super::process;
+use crate::server;
+
+/// A server of a topology, which can be stopped and started again.
+pub(super) struct Node {
+    pub(super) address: SocketAddr,
+    pub(super) folder: PathBuf,
+    command: Box<dyn Fn() -> Result<Command> + Send>,
+    child: Option<Child>,
+}
+
+impl Node {
+    /// Starts a server. `command` makes the command that starts it in the foreground.
+    pub(super) fn start(
+        address: SocketAddr,
+        folder: &Path,
+        command: impl Fn() -> Result<Command> + Send + 'static,
+    ) -> Result<Self> {
+        let folder = folder.to_path_buf();
+        let mut node = Self { address, folder, command: Box::new(command), child: None };
+        node.resume()?;
+        Ok(node)
+    }
+
+    pub(super) fn resume(&mut self) -> Result<()> {
+        let output = server::log_file(&self.folder.with_extension("log"))?;
+        let mut command = (self.command)()?;
+        command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
+        let child = command.spawn();
+        let child = child.with_context(|| format!("could not start {}", command.get_program().display()))?;
+        self.child = Some(child);
+        Ok(())
+    }
+
+    pub(super) fn stop(&mut self, stop: Stop, signal: &str) -> Result<()> {
+        match (stop, self.child.take()) {
+            (Stop::Asked, Some(mut child)) => process::stop(&mut child, signal),
+            (Stop::Killed, Some(mut child)) => {
+                // Both fail only when the process has ended by itself, which is what we want.
+                let _ = child.kill();
+                let _ = child.wait();
+                Ok(())
+            }
+            (_, None) => Ok(()),
+        }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // A kill cannot fail.
+        let _ = self.stop(Stop::Killed, "");
+    }
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Node")
+            .field("address", &self.address)
+            .field("folder", &self.folder)
+            .finish_non_exhaustive()
+    }
+}
