@@ -138,19 +138,3 @@ impl Op {
         Self { kind, label, fingerprint }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
-
-    use super::*;
-
-    #[test]
-    fn equal_json_is_written_alike_in_whatever_order_its_keys_came() {
-        let one: Value = serde_json::from_str(r#"{"b": [1, {"d": "\"", "c": null}], "a": 0.5}"#).unwrap();
-        let other: Value = serde_json::from_str(r#"{"a": 0.5, "b": [1, {"c": null, "d": "\""}]}"#).unwrap();
-        assert_eq!(canonical(&one), r#"{"a":0.5,"b":[1,{"c":null,"d":"\""}]}"#);
-        assert_eq!(canonical(&one), canonical(&other));
-        assert_eq!(Op::ask("?", &one), Op::ask("?", &json!(other)));
-    }
-}

@@ -2,7 +2,7 @@
 
 use std::{future::Future, ops::ControlFlow};
 
-use antiphon_replay::{Failure, Journal};
+use antiphon_replay::{Failure, Journal, Op};
 use futures_util::{
     FutureExt, StreamExt,
     future::{join, join_all},
@@ -927,4 +927,13 @@ fn a_long_label_is_cut_and_still_tells_two_questions_apart() {
         &format!("journal entry 0 (`a`) was recorded as {label} and is now {label} with other details"),
         CHANGED,
     );
+}
+
+#[test]
+fn equal_json_has_the_same_fingerprint_in_whatever_order_its_keys_came() {
+    let one: Value = serde_json::from_str(r#"{"b": [1, {"d": "\"", "c": null}], "a": 0.5}"#).unwrap();
+    let other: Value = serde_json::from_str(r#"{"a": 0.5, "b": [1, {"c": null, "d": "\""}]}"#).unwrap();
+    let text = br#"{"a":0.5,"b":[1,{"c":null,"d":"\""}]}"#;
+    assert_eq!(Op::ask("?", &one), Op::ask_parts("?", &[text]));
+    assert_eq!(Op::ask("?", &one), Op::ask("?", &other));
 }
