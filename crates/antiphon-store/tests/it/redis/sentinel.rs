@@ -13,7 +13,7 @@ use super::server::Server;
 const PASSWORD: &str = "of-redis";
 const SENTINEL_PASSWORD: &str = "of-sentinel";
 
-/// Sentinel needs about two seconds here.
+/// Sentinel needs about four seconds here. It waits for two seconds, so that a busy machine does not cause a failover.
 const FAILOVER: Duration = Duration::from_secs(60);
 
 struct Topology {
@@ -33,8 +33,8 @@ impl Topology {
              sentinel sentinel-pass {SENTINEL_PASSWORD}\n\
              sentinel monitor ours 127.0.0.1 {port} 2\n\
              sentinel auth-pass ours {PASSWORD}\n\
-             sentinel down-after-milliseconds ours 500\n\
-             sentinel failover-timeout ours 4000\n"
+             sentinel down-after-milliseconds ours 2000\n\
+             sentinel failover-timeout ours 6000\n"
         );
         let mut sentinels = Vec::new();
         for _ in 0..3 {
