@@ -66,6 +66,18 @@ impl Parameters {
         self.text(name).map(read).transpose()
     }
 
+    /// Reads the certificate and the private key of the client, if the URL names both files.
+    #[cfg(any(feature = "nats", all(feature = "redis", feature = "tls")))]
+    pub(crate) fn client_certificate(&mut self) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        match (self.file("sslcert")?, self.file("sslkey")?) {
+            (Some(pem), Some(key)) => Ok(Some((pem, key))),
+            (None, None) => Ok(None),
+            _ => Err(problem(
+                "the URL has only one of the parameters `sslcert` and `sslkey`; add the other".into(),
+            )),
+        }
+    }
+
     /// Returns the URL without the parameters that were taken.
     pub(crate) fn url(&self) -> String {
         let rest: Vec<_> = self.pairs.iter().map(|(name, value)| format!("{name}={value}")).collect();
@@ -76,12 +88,16 @@ impl Parameters {
     /// Rejects parameters that nobody has taken, except for `allowed`. `known` is shown in the error.
     #[cfg(any(feature = "nats", feature = "redis"))]
     pub(crate) fn reject_others(&self, allowed: &[&str], known: &str) -> Result<()> {
-        match self.pairs.iter().find(|(name, _)| !allowed.contains(&name.as_str())) {
-            Some((name, _)) => {
-                Err(problem(format!("the parameter `{name}` of the URL is unknown; use one of: {known}")))
-            }
-            None => Ok(()),
+        let Some((name, _)) = self.pairs.iter().find(|(name, _)| !allowed.contains(&name.as_str())) else {
+            return Ok(());
+        };
+        // A password that contains `?` and is not percent-encoded ends up here, and must not be shown.
+        if name.bytes().any(|byte| !byte.is_ascii_lowercase() && byte != b'_') {
+            return Err(problem(format!(
+                "the URL has a parameter that is not valid; use {known}, and write `?` in a password as `%3F`"
+            )));
         }
+        Err(problem(format!("the parameter `{name}` of the URL is unknown; use one of: {known}")))
     }
 }
 

@@ -34,7 +34,8 @@ impl NatsConfig {
     ///
     /// `url` is one or more URLs, separated by commas: `nats://host:4222`, `tls://user:password@host`,
     /// `nats://token@host`. The credentials before the `@` are percent-decoded and used for all servers. If one URL is
-    /// `tls://`, TLS is required for all servers, including servers that are discovered later.
+    /// `tls://`, or an authority or a client certificate is set, TLS is required for all servers, including servers that
+    /// are discovered later.
     ///
     /// These parameters after the last URL replace the setters:
     ///
@@ -141,12 +142,7 @@ impl NatsConfig {
         self.connect_timeout = parameters.seconds("connect_timeout")?.unwrap_or(self.connect_timeout);
         self.timeout = parameters.seconds("timeout")?.unwrap_or(self.timeout);
         self.authority = parameters.file("sslrootcert")?.or(self.authority);
-        if let Some(pem) = parameters.file("sslcert")? {
-            let key = parameters.file("sslkey")?.ok_or_else(|| {
-                config("the URL has the parameter `sslcert` without `sslkey`; add the private key")
-            })?;
-            self.client_certificate = Some((pem, key));
-        }
+        self.client_certificate = parameters.client_certificate()?.or(self.client_certificate);
         let secret =
             |bytes: Option<Vec<u8>>| bytes.map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned());
         self.credentials = secret(parameters.file("credentials")?).or(self.credentials);
@@ -282,7 +278,12 @@ mod tests {
             NatsConfig::new("tls://u:p@one,tls://two?replicas=3&timeout=2").with_parameters().unwrap();
         assert_eq!((config.replicas, config.timeout.as_secs()), (3, 2));
         assert_eq!(config.servers().unwrap()[1].host(), "two");
-        for url in ["nats://one?sentinel=x", "nats://one?replicas=three", "nats://one?nkey=/no/such/file"] {
+        for url in [
+            "nats://one?sentinel=x",
+            "nats://one?replicas=three",
+            "nats://one?nkey=/no/such/file",
+            "nats://one?sslkey=/dev/null",
+        ] {
             let refused = NatsConfig::new(url).with_parameters();
             assert!(matches!(&refused, Err(Error::Config { .. })), "{url}: {refused:?}");
         }

@@ -88,7 +88,11 @@ async fn connect(
         .name("antiphon")
         // Discovered addresses have no scheme. Without this option, the client would send a password to these
         // addresses without TLS.
-        .require_tls(servers.iter().any(ServerAddr::tls_required))
+        .require_tls(
+            settings.authority.is_some()
+                || settings.client_certificate.is_some()
+                || servers.iter().any(ServerAddr::tls_required),
+        )
         .connection_timeout(settings.connect_timeout)
         .request_timeout(Some(settings.timeout))
         .reconnect_delay_callback(|attempt| Duration::from_millis(50 << attempt.min(5)))

@@ -180,13 +180,7 @@ impl RedisConfig {
         #[cfg(feature = "tls")]
         {
             self.authority = parameters.file("sslrootcert")?.or(self.authority);
-            if let Some(pem) = parameters.file("sslcert")? {
-                let key = parameters.file("sslkey")?.ok_or_else(|| Error::Config {
-                    problem: "the URL has the parameter `sslcert` without `sslkey`; add the private key"
-                        .to_owned(),
-                })?;
-                self.client_certificate = Some((pem, key));
-            }
+            self.client_certificate = parameters.client_certificate()?.or(self.client_certificate);
         }
         parameters.reject_others(
             &["protocol", "db", "user", "pass"],
@@ -205,6 +199,14 @@ impl RedisConfig {
     /// Checks the configuration before any connection is opened.
     pub(super) fn check(&self) -> Result<()> {
         name::check_segment(&self.space)?;
+        #[cfg(feature = "tls")]
+        if (self.authority.is_some() || self.client_certificate.is_some()) && !self.url.starts_with("rediss:")
+        {
+            return Err(Error::Config {
+                problem: "certificates are set, but the Redis URL does not ask for TLS; write `rediss://`"
+                    .to_owned(),
+            });
+        }
         let problem = if !(1..=1024).contains(&self.buckets) {
             "`RedisConfig::with_buckets` must be between 1 and 1024"
         } else if self.max_in_flight == 0 {
@@ -285,6 +287,19 @@ mod tests {
         assert_eq!(servers[1].addr().to_string(), "two:26379");
         assert_eq!(servers[1].redis_settings().password(), Some("p"));
         assert!(RedisConfig::new("redis://one?node=two:6379").with_parameters().unwrap().is_cluster());
+    }
+
+    #[test]
+    fn password_with_a_question_mark_is_not_shown() {
+        let refused = RedisConfig::new("redis://user:hu?sh@one:6379/0").with_parameters().unwrap_err();
+        assert!(!refused.to_string().contains("sh@"), "{refused}");
+    }
+
+    #[test]
+    #[cfg(feature = "tls")]
+    fn certificates_without_tls_are_rejected() {
+        let config = RedisConfig::new("redis://one").with_authority("pem");
+        assert!(matches!(config.check(), Err(Error::Config { problem }) if problem.contains("rediss://")));
     }
 
     #[test]
