@@ -1,6 +1,6 @@
 //! Parameters of backend URLs.
 
-use std::{fmt::Display, fs, str::FromStr, time::Duration};
+use std::{fmt::Display, str::FromStr, time::Duration};
 
 use crate::error::{Error, Result};
 
@@ -58,9 +58,10 @@ impl Parameters {
     }
 
     /// Reads the file that the parameter names.
+    #[cfg(any(test, feature = "nats", all(feature = "redis", feature = "tls")))]
     pub(crate) fn file(&mut self, name: &str) -> Result<Option<Vec<u8>>> {
         let read = |path: String| {
-            fs::read(&path)
+            std::fs::read(&path)
                 .map_err(|error| problem(format!("`{path}` (parameter `{name}` of the URL): {error}")))
         };
         self.text(name).map(read).transpose()
