@@ -107,15 +107,21 @@ impl Endpoint {
         name: impl Into<String>,
         prepare: impl Fn() -> tokio::process::Command + Send + Sync + 'static,
     ) -> Self {
-        Self::with_connector(name, Program(prepare))
+        Self::with_connector(name.into(), Program(Box::new(prepare)))
     }
 
     /// Creates an endpoint for a server over WebSocket, for example `wss://mcp.example.com/ws`.
     #[cfg(feature = "websocket")]
     pub fn websocket(url: impl Into<String>) -> Self {
+        Self::websocket_at(url.into())
+    }
+
+    /// As [`websocket`](Self::websocket). Like `sse_at`, this function is not generic, so that programs with a host do
+    /// not compile the transport and the connection again.
+    #[cfg(feature = "websocket")]
+    fn websocket_at(url: String) -> Self {
         use antiphon_transport::websocket::{WebSocketClient, WebSocketClientConfig};
 
-        let url = url.into();
         Self::new(url.clone(), move || {
             let url = url.clone();
             // The host reconnects instead of the transport, because only the host can decide which requests to
@@ -131,9 +137,13 @@ impl Endpoint {
     /// `https://mcp.example.com/sse`.
     #[cfg(feature = "sse")]
     pub fn sse(url: impl Into<String>) -> Self {
+        Self::sse_at(url.into())
+    }
+
+    #[cfg(feature = "sse")]
+    fn sse_at(url: String) -> Self {
         use antiphon_transport::sse::{SseClient, SseClientConfig};
 
-        let url = url.into();
         Self::new(url.clone(), move || {
             let url = url.clone();
             async move { SseClient::connect(&url, SseClientConfig::default().with_reconnect(None)).await }
@@ -197,12 +207,12 @@ impl Endpoint {
             }
         }
 
-        Self::with_connector(name, Opening(open, std::marker::PhantomData))
+        Self::with_connector(name.into(), Opening(open, std::marker::PhantomData))
     }
 
-    fn with_connector(name: impl Into<String>, connector: impl Connector + 'static) -> Self {
+    fn with_connector(name: String, connector: impl Connector + 'static) -> Self {
         Self {
-            name: name.into(),
+            name,
             #[cfg(feature = "results")]
             url: None,
             connector: Arc::new(connector),
@@ -426,10 +436,10 @@ fn is_lost(error: &ClientInitializeError) -> bool {
 
 /// A connector that starts a program for each connection.
 #[cfg(feature = "process")]
-struct Program<F>(F);
+struct Program(Box<dyn Fn() -> tokio::process::Command + Send + Sync>);
 
 #[cfg(feature = "process")]
-impl<F: Fn() -> tokio::process::Command + Send + Sync> Connector for Program<F> {
+impl Connector for Program {
     fn connect(
         &self,
         answering: Answering,

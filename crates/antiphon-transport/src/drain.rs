@@ -5,7 +5,7 @@ use std::{
     future::Future,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -46,6 +46,8 @@ pub struct Drain {
     pub stopped: CancellationToken,
     requests: Arc<Flights>,
     connections: Arc<Flights>,
+    /// Whether requests can arrive. A server that only runs workers receives none, and need not wait for them.
+    accepts_requests: Arc<AtomicBool>,
 }
 
 impl Drain {
@@ -57,7 +59,13 @@ impl Drain {
             stopped: CancellationToken::new(),
             requests: Arc::default(),
             connections: Arc::default(),
+            accepts_requests: Arc::default(),
         }
+    }
+
+    /// Records that requests can arrive over HTTP. Connections of other transports record this themselves.
+    pub fn accept_requests(&self) {
+        self.accepts_requests.store(true, Ordering::Release);
     }
 
     /// Counts a request as in flight until you drop the returned value.
@@ -67,6 +75,7 @@ impl Drain {
 
     /// Counts a connection as open until you drop the returned value.
     pub fn connection(&self) -> Flight {
+        self.accept_requests();
         Flight::new(&self.connections)
     }
 
@@ -79,9 +88,14 @@ impl Drain {
             return self.stopped.cancel();
         };
         let drain = self.clone();
+        let on_the_way = if self.accepts_requests.load(Ordering::Acquire) {
+            ON_THE_WAY.min(limit)
+        } else {
+            Duration::ZERO
+        };
         runtime.spawn(async move {
-            tokio::time::sleep(ON_THE_WAY.min(limit)).await;
-            if tokio::time::timeout(limit.saturating_sub(ON_THE_WAY), drain.requests.none()).await.is_err() {
+            tokio::time::sleep(on_the_way).await;
+            if tokio::time::timeout(limit.saturating_sub(on_the_way), drain.requests.none()).await.is_err() {
                 tracing::warn!("in-flight requests were cancelled: shutdown began {limit:?} ago");
                 drain.cut_off.cancel();
                 let _ = tokio::time::timeout(LAST_WORDS, drain.requests.none()).await;

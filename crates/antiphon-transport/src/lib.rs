@@ -12,6 +12,8 @@ mod reconnect;
 mod error;
 
 #[cfg(feature = "server")]
+pub mod boxed;
+#[cfg(feature = "server")]
 pub mod drain;
 #[cfg(feature = "guard")]
 pub mod guard;

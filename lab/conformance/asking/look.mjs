@@ -25,10 +25,12 @@ async function open(env, look, shown) {
 
 const themeOf = (frame) => frame.locator("html").getAttribute("data-theme");
 
-/** Makes the window as tall as the form. */
+/** Makes the window as tall as the form, and waits until the form is painted at this size. */
 async function fit(form, width) {
   const height = await form.inside().evaluate(() => Math.ceil(document.body.getBoundingClientRect().height));
   await form.page.setViewportSize({ width, height });
+  await soon(async () => assert.equal(await form.inside().evaluate(() => innerHeight), height));
+  await form.inside().evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
 }
 
 async function followsTheThemeOfTheHost(env) {

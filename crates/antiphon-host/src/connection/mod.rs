@@ -25,6 +25,7 @@ use crate::{
     endpoint::{Endpoint, Lifecycle, Running},
     error::{Error, Result},
     event::Event,
+    form::BoxFuture,
     host::HostLimits,
 };
 
@@ -77,27 +78,29 @@ pub struct ServerInfo {
 }
 
 impl Connection {
-    pub(crate) async fn open(
+    pub(crate) fn open(
         endpoint: Endpoint,
         answering: Answering,
         lifecycle: Lifecycle,
         limits: HostLimits,
         #[cfg(feature = "results")] results: antiphon_results::client::DualResponseClient,
-    ) -> Result<Self> {
-        let running = endpoint.connect(&answering, lifecycle, limits.connect_timeout).await?;
-        let running = Arc::new(running);
-        let watching = Watching::begin(&running, &answering).await;
-        let live = Mutex::new(Live { running, watching });
-        let inner = Inner {
-            endpoint,
-            answering,
-            lifecycle,
-            limits,
-            live,
-            #[cfg(feature = "results")]
-            results,
-        };
-        Ok(Self { inner: Arc::new(inner) })
+    ) -> BoxFuture<'static, Result<Self>> {
+        Box::pin(async move {
+            let running = endpoint.connect(&answering, lifecycle, limits.connect_timeout).await?;
+            let running = Arc::new(running);
+            let watching = Watching::begin(&running, &answering).await;
+            let live = Mutex::new(Live { running, watching });
+            let inner = Inner {
+                endpoint,
+                answering,
+                lifecycle,
+                limits,
+                live,
+                #[cfg(feature = "results")]
+                results,
+            };
+            Ok(Self { inner: Arc::new(inner) })
+        })
     }
 
     #[cfg(feature = "results")]
@@ -242,7 +245,14 @@ impl Connection {
     }
 
     /// Returns the connection, and reconnects if the connection was lost.
-    async fn running(&self) -> Result<Arc<Running>> {
+    ///
+    /// This method, [`open`](Self::open) and [`ask`](Self::ask) are not `async`, so that only this crate contains their
+    /// futures and the code of the SDK. Otherwise, every program with a host would compile both.
+    fn running(&self) -> BoxFuture<'_, Result<Arc<Running>>> {
+        Box::pin(self.connected())
+    }
+
+    async fn connected(&self) -> Result<Arc<Running>> {
         let inner = &*self.inner;
         let mut live = inner.live.lock().await;
         if !live.is_lost() {
@@ -310,7 +320,16 @@ impl Connection {
         self.ask(method, params, options).await.map(|answer| answer.value)
     }
 
-    async fn ask(&self, method: &str, params: Value, options: &Options) -> Result<Answer> {
+    fn ask<'a>(
+        &'a self,
+        method: &'a str,
+        params: Value,
+        options: &'a Options,
+    ) -> BoxFuture<'a, Result<Answer>> {
+        Box::pin(self.ask_while_connected(method, params, options))
+    }
+
+    async fn ask_while_connected(&self, method: &str, params: Value, options: &Options) -> Result<Answer> {
         let mut attempt = self.inner.endpoint.attempt();
         loop {
             let running = self.running().await?;

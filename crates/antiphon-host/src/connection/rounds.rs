@@ -11,6 +11,7 @@ use super::{Answer, Connection, Options, parse};
 use crate::{
     error::{Error, Result},
     event::{Round, trace_in},
+    form::BoxFuture,
     page::{PAGES_REQUIRED, Page},
 };
 
@@ -33,7 +34,16 @@ impl Connection {
     }
 
     /// Like `converse`, but returns the raw response, because the response of a tool can be a task.
-    pub(crate) async fn conclude(&self, method: &str, params: Value, options: &Options) -> Result<Answer> {
+    pub(crate) fn conclude<'a>(
+        &'a self,
+        method: &'a str,
+        params: Value,
+        options: &'a Options,
+    ) -> BoxFuture<'a, Result<Answer>> {
+        Box::pin(self.conclude_with_visits(method, params, options))
+    }
+
+    async fn conclude_with_visits(&self, method: &str, params: Value, options: &Options) -> Result<Answer> {
         let mut visits = 0;
         loop {
             match self.rounds(method, &params, options).await {

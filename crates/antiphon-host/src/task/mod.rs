@@ -28,6 +28,7 @@ use crate::{
     connection::Connection,
     error::{Error, Result},
     event::Listening,
+    form::BoxFuture,
 };
 
 /// The error code that a server returns for an unknown task, and for a cancellation that is too late.
@@ -90,7 +91,7 @@ impl TaskHandle {
     /// Returns [`Error::TaskUnknown`] if the server does not have the task, or has deleted the task.
     pub async fn status(&self) -> Result<TaskInfo> {
         match &self.held {
-            Held::Task(task) => self.follow(task).look().await.map(|seen| seen.info),
+            Held::Task(task) => self.status_of(task).await,
             Held::Result(_) => Ok(TaskInfo::finished()),
         }
     }
@@ -116,8 +117,7 @@ impl TaskHandle {
     ///   continues, and you can wait for the task again.
     pub async fn wait(&self) -> Result<CallToolResult> {
         match &self.held {
-            // The future is boxed because it is large. So the future of the caller stays small.
-            Held::Task(task) => Box::pin(self.follow(task).finish()).await,
+            Held::Task(task) => self.wait_for(task).await,
             Held::Result(result) => Ok((**result).clone()),
         }
     }
@@ -128,7 +128,7 @@ impl TaskHandle {
     /// the task immediately. So the task can still be running after this call, and can even complete.
     pub async fn cancel(&self) -> Result<TaskInfo> {
         match &self.held {
-            Held::Task(task) => self.follow(task).cancel().await,
+            Held::Task(task) => self.cancel_of(task).await,
             Held::Result(_) => Ok(TaskInfo::finished()),
         }
     }
@@ -140,6 +140,19 @@ impl TaskHandle {
     /// If several changes happen within a short time, the stream can return only the last state.
     pub fn updates(&self) -> impl Stream<Item = Result<TaskInfo>> + Send + use<> {
         updates::updates(self.clone())
+    }
+
+    // These methods are not `async`, so that programs with a host do not compile the futures again.
+    fn status_of<'a>(&'a self, task: &'a Arc<Task>) -> BoxFuture<'a, Result<TaskInfo>> {
+        Box::pin(async move { self.follow(task).look().await.map(|seen| seen.info) })
+    }
+
+    fn wait_for<'a>(&'a self, task: &'a Arc<Task>) -> BoxFuture<'a, Result<CallToolResult>> {
+        Box::pin(self.follow(task).finish())
+    }
+
+    fn cancel_of<'a>(&'a self, task: &'a Arc<Task>) -> BoxFuture<'a, Result<TaskInfo>> {
+        Box::pin(self.follow(task).cancel())
     }
 
     fn follow<'a>(&'a self, task: &'a Arc<Task>) -> Follow<'a> {

@@ -136,6 +136,7 @@ impl<S: ServerHandler, M: SessionManager> Endpoint<S, M> {
         sessions: Arc<M>,
     ) -> Self {
         let drain = app.drain().clone();
+        drain.accept_requests();
         let handler = move || io::Result::Ok(service());
         let streams = settings.clone().with_cancellation_token(drain.draining.child_token());
         let calls = settings.with_cancellation_token(drain.stopped.child_token());

@@ -3,7 +3,15 @@
 mod connections;
 mod write_timeout;
 
-use std::{convert::Infallible, future::Future, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    future::Future,
+    io,
+    net::SocketAddr,
+    pin::{Pin, pin},
+    sync::Arc,
+    time::Duration,
+};
 
 use axum::{Router, extract::ConnectInfo};
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
@@ -21,6 +29,7 @@ use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
 };
+use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::connections::Held;
 use self::{
@@ -129,14 +138,35 @@ pub async fn serve(
     config: ServeConfig,
     shutdown: impl Future<Output = ()>,
 ) {
+    let stop = CancellationToken::new();
+    let mut serving = serve_until(listener, router, config, stop.clone());
+    tokio::select! {
+        biased;
+        () = shutdown => stop.cancel(),
+        () = &mut serving => return,
+    }
+    serving.await;
+}
+
+/// Serves until `stop` is cancelled. This function is neither generic nor `async`, so that only this crate contains the
+/// code of an HTTP connection. Otherwise, every program with a server would compile this code.
+fn serve_until(
+    listener: TcpListener,
+    router: Router,
+    config: ServeConfig,
+    stop: CancellationToken,
+) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    Box::pin(accept_until(listener, router, config, stop))
+}
+
+async fn accept_until(listener: TcpListener, router: Router, config: ServeConfig, stop: CancellationToken) {
     let connections = Connections::new(config.max_connections);
     let drain = config.drain;
     let config = Arc::new(config);
-    let mut shutdown = pin!(shutdown);
     loop {
         let (stream, peer) = tokio::select! {
             biased;
-            () = &mut shutdown => break,
+            () = stop.cancelled() => break,
             accepted = accept(&listener) => accepted,
         };
         match connections.guard() {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use antiphon_llm::BoxFuture;
 use serde_json::Value;
 
 use super::{
@@ -15,8 +16,13 @@ use crate::{
     tool::{ToolCall, ToolOutput, ToolResult},
 };
 
-/// Runs a tool without a client.
-pub(crate) async fn execute(service: &Arc<Service>, call: ToolCall) -> ToolResult {
+/// Runs a tool without a client. This function is not `async`, so that programs with a server do not compile the
+/// future again.
+pub(crate) fn call(service: &Arc<Service>, call: ToolCall) -> BoxFuture<'_, ToolResult> {
+    Box::pin(execute(service, call))
+}
+
+async fn execute(service: &Arc<Service>, call: ToolCall) -> ToolResult {
     let registry = service.registry();
     let Some(tool) = registry.tool(&call.name) else {
         let output = ToolOutput::error(format!("there is no tool `{}`", call.name));

@@ -10,7 +10,9 @@ mod update;
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use antiphon_llm::BoxFuture;
 use antiphon_transport::{
+    boxed::BoxTransport,
     drain::{Counted, Drain},
     legacy_tasks::Lines,
 };
@@ -141,7 +143,7 @@ impl Server {
     ///
     /// If the tool fails, the result contains the error text that a model would receive.
     pub async fn call_tool(&self, call: ToolCall) -> ToolResult {
-        crate::mcp::local::execute(&self.shared.service, call).await
+        crate::mcp::local::call(&self.shared.service, call).await
     }
 
     /// Serves one client over a byte stream, such as a socket or a pipe. Returns when the client disconnects.
@@ -180,19 +182,37 @@ impl Server {
 
     /// Serves one client over a transport. `connection` distinguishes the user of this connection from the users of
     /// other connections.
-    pub(crate) async fn serve_connection<T, E, A>(
+    pub(crate) fn serve_connection<T, E, A>(
         &self,
         transport: T,
         connection: Connection,
-    ) -> Result<(), ServeError>
+    ) -> BoxFuture<'_, Result<(), ServeError>>
     where
         T: rmcp::transport::IntoTransport<rmcp::RoleServer, E, A>,
         E: std::error::Error + Send + Sync + 'static,
     {
+        self.serve_boxed(BoxTransport::new(transport.into_transport()), connection)
+    }
+
+    /// As [`serve_connection`](Self::serve_connection). This function is neither generic nor `async`, so that only
+    /// this crate contains the service loop of the SDK. Otherwise, every program with a server would compile the loop.
+    fn serve_boxed(
+        &self,
+        transport: BoxTransport,
+        connection: Connection,
+    ) -> BoxFuture<'_, Result<(), ServeError>> {
+        Box::pin(self.serve_until_closed(transport, connection))
+    }
+
+    async fn serve_until_closed(
+        &self,
+        transport: BoxTransport,
+        connection: Connection,
+    ) -> Result<(), ServeError> {
         self.shared.begin();
         let drain = &self.shared.drain;
         let _open = drain.connection();
-        let transport = Counted::connection(transport.into_transport(), drain);
+        let transport = Counted::connection(transport, drain);
         let stopped = drain.stopped.child_token();
         let running = rmcp::service::serve_server_with_ct(
             Served::new(Arc::clone(&self.shared.service), None).with_connection(connection),

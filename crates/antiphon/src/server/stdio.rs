@@ -1,4 +1,6 @@
-use antiphon_transport::legacy_tasks::Lines;
+use antiphon_transport::{boxed::BoxTransport, legacy_tasks::Lines};
+
+use rmcp::{RoleServer, transport::IntoTransport};
 
 use super::{ServeError, Server};
 use crate::run::client::Connection;
@@ -12,8 +14,14 @@ impl Server {
     ///
     /// Returns an error if the client does not use MCP, or if a stream fails.
     pub async fn serve_stdio(&self) -> Result<(), ServeError> {
-        let (input, output) = rmcp::transport::stdio();
-        let transport = (Lines::server(input), Lines::server(output));
-        self.serve_connection(transport, Connection::only()).await
+        self.serve_boxed(transport(), Connection::only()).await
     }
+}
+
+fn transport() -> BoxTransport {
+    let (input, output) = rmcp::transport::stdio();
+    BoxTransport::new(IntoTransport::<RoleServer, _, _>::into_transport((
+        Lines::server(input),
+        Lines::server(output),
+    )))
 }

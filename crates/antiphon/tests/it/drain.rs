@@ -196,6 +196,15 @@ async fn idle_server_ends_at_once() {
 }
 
 /// Whoever serves the router by other means than ours still gets answers, and no sessions.
+#[tokio::test(start_paused = true)]
+async fn server_that_only_runs_workers_does_not_wait_for_requests() {
+    let (begins, _begun) = mpsc::unbounded_channel::<()>();
+    let server = with_backend(tools()).with_state(begins).build().unwrap();
+    let start = Instant::now();
+    server.run_workers(std::future::ready(())).await;
+    assert!(start.elapsed() < Duration::from_millis(50), "{:?}", start.elapsed());
+}
+
 #[tokio::test]
 async fn router_of_a_draining_server_begins_no_session_and_answers_until_it_has_stopped() {
     use axum::http::StatusCode;

@@ -225,21 +225,37 @@ impl Server {
         shutdown: impl Future<Output = ()> + Send,
     ) {
         let limit = serving.drain().min(self.shared.drain_limit);
+        let mut serving = self.serve_until_drained(listener, router, serving, limit);
+        tokio::select! {
+            () = &mut serving => return,
+            // Without this call, open event streams would delay the shutdown until their clients close them.
+            () = shutdown => self.shared.drain.draining.cancel(),
+        }
+        serving.await;
+    }
+
+    /// Serves until the server shuts down. This method is neither generic nor `async`, so that programs with a server
+    /// do not compile the future again.
+    fn serve_until_drained(
+        &self,
+        listener: TcpListener,
+        router: axum::Router,
+        serving: ServeConfig,
+        limit: Duration,
+    ) -> BoxFuture<'_, ()> {
         // Connections stay open a little longer than requests, so that unfinished requests receive an error response.
         let serving = serving.with_drain(limit + CUT_OFF);
         let drain = &self.shared.drain;
-        let ends = async {
-            tokio::select! {
-                () = shutdown => {}
-                () = drain.draining.cancelled() => {}
-            }
-            // Without this call, open event streams would delay the shutdown until their clients close them.
-            drain.begin(limit);
-        };
-        // `serve` also records the remote address of each connection. This address decides whether the server accepts
-        // the header of a proxy.
-        serve(listener, router, serving, ends).await;
-        self.drained().await;
+        Box::pin(async move {
+            let ends = async {
+                drain.draining.cancelled().await;
+                drain.begin(limit);
+            };
+            // `serve` also records the remote address of each connection. This address decides whether the server
+            // accepts the header of a proxy.
+            serve(listener, router, serving, ends).await;
+            self.drained().await;
+        })
     }
 }
 

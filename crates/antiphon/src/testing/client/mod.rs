@@ -5,6 +5,7 @@ mod replicas;
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
+use antiphon_llm::BoxFuture;
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf},
@@ -160,7 +161,18 @@ impl Client {
         Self::open(server, revision, host.capabilities(revision), Some(host)).await
     }
 
-    async fn open(
+    /// As [`start_connection`](Self::start_connection). Like the other methods with this return type, this method is
+    /// not `async`, so that the tests of an author do not compile the future again.
+    fn open(
+        server: &Server,
+        revision: Revision,
+        capabilities: Value,
+        host: Option<HostProfile>,
+    ) -> BoxFuture<'_, Result<Self>> {
+        Box::pin(Self::start_connection(server, revision, capabilities, host))
+    }
+
+    async fn start_connection(
         server: &Server,
         revision: Revision,
         capabilities: Value,
@@ -257,6 +269,14 @@ impl Client {
     ///
     /// Returns [`Failed`] if the server returns a JSON-RPC error.
     pub async fn converse(&mut self, method: &str, params: Value) -> Result<Talk> {
+        self.boxed_converse(method, params).await
+    }
+
+    fn boxed_converse<'a>(&'a mut self, method: &'a str, params: Value) -> BoxFuture<'a, Result<Talk>> {
+        Box::pin(self.converse_in_rounds(method, params))
+    }
+
+    async fn converse_in_rounds(&mut self, method: &str, params: Value) -> Result<Talk> {
         let mut talk = Talk { result: Value::Null, asked: Vec::new(), rounds: 0, notifications: Vec::new() };
         let mut retry = params.clone();
         loop {
@@ -392,7 +412,16 @@ impl Client {
         })
     }
 
-    async fn exchange(&mut self, method: &str, params: Value, talk: &mut Talk) -> Result<Value> {
+    fn exchange<'a>(
+        &'a mut self,
+        method: &'a str,
+        params: Value,
+        talk: &'a mut Talk,
+    ) -> BoxFuture<'a, Result<Value>> {
+        Box::pin(self.exchange_one(method, params, talk))
+    }
+
+    async fn exchange_one(&mut self, method: &str, params: Value, talk: &mut Talk) -> Result<Value> {
         let id = self.start(method, params).await?;
         let Some(limit) = self.limit else { return self.response(id, talk).await };
         if let Ok(response) = tokio::time::timeout(limit, self.response(id, talk)).await {
@@ -435,13 +464,17 @@ impl Client {
         }
     }
 
-    async fn send(&mut self, message: &Value) -> Result<()> {
+    fn send(&mut self, message: &Value) -> BoxFuture<'_, Result<()>> {
         let mut line = message.to_string();
         line.push('\n');
-        Ok(self.writer.write_all(line.as_bytes()).await?)
+        Box::pin(async move { Ok(self.writer.write_all(line.as_bytes()).await?) })
     }
 
-    async fn receive(&mut self) -> Result<Value> {
+    fn receive(&mut self) -> BoxFuture<'_, Result<Value>> {
+        Box::pin(self.receive_one())
+    }
+
+    async fn receive_one(&mut self) -> Result<Value> {
         let patience = self.limit.map_or(PATIENCE, |limit| limit + PATIENCE);
         let line = tokio::time::timeout(patience, self.lines.next_line()).await??;
         let line = line.ok_or_else(|| Error::tool("the server closed the connection"))?;

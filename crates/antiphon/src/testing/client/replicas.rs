@@ -1,5 +1,6 @@
 use std::{fmt, sync::Arc};
 
+use antiphon_llm::BoxFuture;
 use serde::Serialize;
 use serde_json::{Map, Value, json, map::Entry};
 
@@ -279,8 +280,23 @@ impl Replicas {
         Err(Error::tool(format!("the tool still sends questions after {ROUNDS} rounds")))
     }
 
-    /// Runs one leg on a new replica.
-    async fn leg(&self, world: &World, request: &Value, report: &mut Report) -> Result<Value> {
+    /// Runs one leg on a new replica. This method is not `async`, so that the tests of an author do not compile the
+    /// future again.
+    fn leg<'a>(
+        &'a self,
+        world: &'a World,
+        request: &'a Value,
+        report: &'a mut Report,
+    ) -> BoxFuture<'a, Result<Value>> {
+        Box::pin(self.leg_on_a_new_server(world, request, report))
+    }
+
+    async fn leg_on_a_new_server(
+        &self,
+        world: &World,
+        request: &Value,
+        report: &mut Report,
+    ) -> Result<Value> {
         let limits = crate::Limits::default().with_max_rounds(ROUNDS);
         let server = (world.replica)().with_seal(self.seal.clone()).with_limits(limits).build()?;
         report.replicas += 1;
