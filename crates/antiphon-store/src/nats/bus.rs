@@ -1,10 +1,10 @@
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use async_nats::Subscriber;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
-use tokio::sync::watch;
+use tokio::{sync::watch, time::sleep};
 
 use super::link::{Link, failed, round_trip};
 use crate::{
@@ -12,6 +12,9 @@ use crate::{
     error::Result,
     name,
 };
+
+/// The time in which the servers of a cluster tell each other about a new subscription. NATS does not confirm this.
+const SETTLING: Duration = Duration::from_millis(100);
 
 /// A [`Bus`] that uses plain NATS messages.
 #[derive(Clone, Debug)]
@@ -41,7 +44,8 @@ impl Bus for NatsBus {
 
     async fn subscribe(&self, topic: &str) -> Result<Subscription> {
         name::check(topic)?;
-        self.link
+        let subscription = self
+            .link
             .run(async {
                 let mut interrupted = self.link.interrupted.clone();
                 interrupted.mark_unchanged();
@@ -51,7 +55,9 @@ impl Bus for NatsBus {
                 tokio::spawn(forward(Arc::clone(&self.link), subscriber, interrupted, feed));
                 Ok(subscription)
             })
-            .await
+            .await?;
+        settle(&self.link).await;
+        Ok(subscription)
     }
 }
 
@@ -63,18 +69,27 @@ async fn forward(
     mut interrupted: watch::Receiver<u64>,
     feed: Feed,
 ) {
-    let _link = link;
     loop {
         let listened = tokio::select! {
             message = subscriber.next() => match message {
                 Some(message) => feed.send(message.payload),
                 None => false,
             },
-            Ok(()) = interrupted.changed() => feed.gap(),
+            Ok(()) = interrupted.changed() => {
+                settle(&link).await;
+                feed.gap()
+            }
             () = feed.closed() => false,
         };
         if !listened {
             return;
         }
+    }
+}
+
+/// Waits until events that clients of other servers publish reach a new subscription.
+async fn settle(link: &Link) {
+    if link.client.server_info().cluster.is_some() {
+        sleep(SETTLING).await;
     }
 }

@@ -153,6 +153,11 @@ impl NatsConfig {
              `timeout`",
         )?;
         self.url = parameters.url();
+        if self.timeout.is_zero() || self.connect_timeout.is_zero() {
+            return Err(config(
+                "`NatsConfig::with_timeout` and `with_connect_timeout` must be greater than 0",
+            ));
+        }
         Ok(self)
     }
 

@@ -56,7 +56,7 @@
 //!   errors become [`Conflict`](crate::Error::Conflict).
 //! - If the connection is lost, the client opens a new connection. Meanwhile, operations wait up to
 //!   [`connect_timeout`](NatsConfig::with_connect_timeout), and then return [`Busy`](crate::Error::Busy).
-//! - In a cluster, other servers receive a new subscription with a short delay.
+//! - In a cluster, a subscription waits 100 ms for the other servers, because NATS does not confirm that they know it.
 //!
 //! # Time
 //!

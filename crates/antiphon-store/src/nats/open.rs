@@ -93,6 +93,8 @@ async fn connect(
                 || settings.client_certificate.is_some()
                 || servers.iter().any(ServerAddr::tls_required),
         )
+        // A server that stalls keeps its connections open. With this option, the client soon uses another server.
+        .ping_interval(settings.timeout / 2)
         .connection_timeout(settings.connect_timeout)
         .request_timeout(Some(settings.timeout))
         .reconnect_delay_callback(|attempt| Duration::from_millis(50 << attempt.min(5)))

@@ -64,11 +64,14 @@ impl Replicas {
 async fn announce(replicas: Arc<Replicas>) {
     let mut number = 0;
     loop {
-        tokio::select! {
-            () = replicas.stopped.cancelled() => return,
-            () = replicas.outbox.wake.notified() => {}
+        // A server that stops announces the changes that it has not announced yet.
+        let is_last = tokio::select! {
+            () = replicas.stopped.cancelled() => true,
+            () = replicas.outbox.wake.notified() => false,
+        };
+        if !is_last {
+            tokio::time::sleep(WINDOW).await;
         }
-        tokio::time::sleep(WINDOW).await;
         for change in replicas.outbox.take() {
             number += 1;
             let event = encode(&replicas.id, number, &change);
@@ -78,6 +81,9 @@ async fn announce(replicas: Arc<Replicas>) {
             if let Err(error) = replicas.bus.publish(&replicas.topic, event.into()).await {
                 tracing::warn!(%error, "a change could not be announced to the other replicas");
             }
+        }
+        if is_last {
+            return;
         }
     }
 }
