@@ -32,8 +32,8 @@ impl fmt::Debug for BoxTransport {
 
 /// An error of the transport in a [`BoxTransport`].
 #[derive(Debug, thiserror::Error)]
-#[error(transparent)]
-pub struct BoxTransportError(BoxError);
+#[error("the transport failed")]
+pub struct BoxTransportError(#[source] BoxError);
 
 /// [`Transport`] with futures in boxes.
 trait Erased: Send {
