@@ -70,7 +70,8 @@ impl Python {
         command
     }
 
-    fn command(&self) -> Command {
+    /// A command that runs the interpreter.
+    pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.executable);
         // Scripts of ours leave nothing beside themselves.
         command.env("PYTHONDONTWRITEBYTECODE", "1");

@@ -2,9 +2,10 @@
 //!
 //! Every client, ours among them, is a driver with the same arguments and the same output: it is told what
 //! to call and prints a line of JSON for each call. Nothing is judged there; see `report`. The `antiphon` command
-//! is tried with the same servers; see `command`.
+//! is tried with the same servers; see `command`. The files that it writes are checked; see `formats`.
 
 mod command;
+mod formats;
 mod matrix;
 mod peers;
 mod report;
@@ -81,13 +82,18 @@ pub(crate) fn main(options: &Options) -> Result<()> {
         }
     }
     let command = command::run(&tools, &antiphon, &logs, &options.only)?;
+    let formats = if options.only.is_empty() {
+        formats::run(&tools, &antiphon, &project.root, &project.target.join("interop").join("formats"))?
+    } else {
+        command::Tried::default()
+    };
     println!("\n{ours}\n{theirs}");
-    let failures = [ours.failures(), theirs.failures(), command.failures].concat();
+    let failures = [ours.failures(), theirs.failures(), command.failures, formats.failures].concat();
     for failure in &failures {
         println!("{failure}");
     }
     println!("{jobs} conversations in {:.0} s", start.elapsed().as_secs_f64());
-    let passed = ours.passed() + theirs.passed() + command.passed;
+    let passed = ours.passed() + theirs.passed() + command.passed + formats.passed;
     println!("{passed} passed, {} failed", failures.len());
     ensure!(failures.is_empty(), "not every cell is green; logs are in {}", logs.display());
     Ok(())

@@ -204,7 +204,7 @@ pub(crate) struct Tools {
     /// `lab/conformance/interop`.
     pub folder: PathBuf,
     /// The executables of the npm packages.
-    bin: PathBuf,
+    pub bin: PathBuf,
     python1: Python,
     python2: Python,
     /// Where Python keeps what it has compiled: it is started too often to do without.
@@ -242,6 +242,14 @@ impl Tools {
             Runtime::Python1 => self.python1.script(script),
             Runtime::Python2 => self.python2.script(script),
         };
+        self.compile_once(&mut command);
+        command
+    }
+
+    /// A command that runs the module `name` of a Python package.
+    pub(crate) fn module(&self, name: &str) -> Command {
+        let mut command = self.python2.command();
+        command.args(["-m", name]);
         self.compile_once(&mut command);
         command
     }
