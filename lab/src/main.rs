@@ -148,6 +148,7 @@ mod tests {
         let mut parsed = 0;
         for (_, line) in run {
             let line = line.replace("\"$backend\"", "nats").replace("\"${{ matrix.backend }}\"", "nats");
+            let line = line.replace("\"${{ matrix.topology }}\"", "nats-cluster");
             if names.iter().any(|name| line.split_whitespace().next() == Some(name)) {
                 let words = ["xtask"].into_iter().chain(line.split_whitespace());
                 Lab::try_parse_from(words).unwrap_or_else(|error| panic!("`cargo xtask {line}`: {error}"));

@@ -4,10 +4,11 @@ use std::fs;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
+use clap::ValueEnum as _;
 
 use crate::chaos;
 use crate::project::{self, Project};
-use crate::services::{Host, Topology};
+use crate::services::{Backend, Host, Stop, Topology};
 use crate::table::Table;
 
 /// Options of `cargo xtask topologies`.
@@ -16,61 +17,82 @@ pub(crate) struct Options {
     /// Only these topologies.
     #[arg(long, value_enum)]
     topology: Vec<Topology>,
-    /// Fewer runs, for CI.
+    /// All faults in one run of each test, instead of a run for each fault.
     #[arg(long)]
     quick: bool,
 }
 
 /// The outcome of one cell of the matrix, and how long it took.
 struct Cell {
+    test: &'static str,
+    fault: String,
     outcome: Result<String>,
     seconds: f64,
 }
 
 impl Cell {
-    fn of(what: &str, run: impl FnOnce() -> Result<String>) -> Self {
+    fn of(
+        topology: Topology,
+        test: &'static str,
+        fault: String,
+        run: impl FnOnce() -> Result<String>,
+    ) -> Self {
+        let what = format!("{}: {test}, {fault}", topology.name());
         eprintln!("== {what}");
         let start = Instant::now();
         let outcome = run();
         if let Err(error) = &outcome {
             eprintln!("{what}: {error:#}");
         }
-        Self { outcome, seconds: start.elapsed().as_secs_f64() }
+        Self { test, fault, outcome, seconds: start.elapsed().as_secs_f64() }
     }
+}
 
-    fn text(&self) -> String {
-        let said = self.outcome.as_ref().map_or("FAILED", String::as_str);
-        format!("{said} ({:.0} s)", self.seconds)
-    }
+/// Runs all tests on one topology.
+fn cells(project: &Project, topology: Topology, is_quick: bool) -> Vec<Cell> {
+    // All restarts must happen while there are jobs. Some engines do much more in the same time.
+    let pace = match topology.backend() {
+        Backend::Postgres => 1,
+        Backend::Redis => 20,
+        Backend::Nats => 5,
+    };
+    let jobs = pace * if is_quick { 1000 } else { 10_000 };
+    // A failover of Patroni and the return of the former primary take a minute.
+    let restarts = if topology == Topology::PostgresPatroni { 1 } else { 3 };
+    let runs = if is_quick { 120 } else { 500 };
+    let faults = if is_quick { vec![None] } else { topology.faults().iter().copied().map(Some).collect() };
+    let named = |fault: Option<Stop>| {
+        fault
+            .and_then(|fault| fault.to_possible_value())
+            .map_or("all".into(), |value| value.get_name().into())
+    };
+    let contract = Cell::of(topology, "contract tests", "none".into(), || contract_tests(project, topology));
+    let chaos = faults.into_iter().flat_map(|fault| {
+        let store = Cell::of(topology, "chaos store", named(fault), || {
+            let outage = chaos::store_on(topology, fault, jobs, restarts)?;
+            Ok(format!("{jobs} writes, {jobs} jobs, outage {:.1} s", outage.as_secs_f64()))
+        });
+        let tasks = Cell::of(topology, "chaos tasks", named(fault), || {
+            chaos::tasks_on(topology, fault, runs)?;
+            Ok(format!("{runs} runs"))
+        });
+        [store, tasks]
+    });
+    std::iter::once(contract).chain(chaos).collect()
 }
 
 pub(crate) fn main(options: &Options) -> Result<()> {
     let project = Project::open()?;
     let chosen = if options.topology.is_empty() { Topology::ALL.to_vec() } else { options.topology.clone() };
-    let mut table = Table::new(["topology", "contract tests", "chaos store", "chaos tasks"]);
+    let mut table = Table::new(["topology", "fault", "test", "result", "seconds"]);
     let (mut passed, mut failed) = (0, 0);
     for topology in chosen {
-        let name = topology.name();
-        // All restarts must happen while there is work. Redis does ten times as much in the same time.
-        let pace = if matches!(topology, Topology::RedisSentinel) { 20 } else { 1 };
-        let jobs = pace * if options.quick { 1000 } else { 10_000 };
-        let runs = if options.quick { 120 } else { 500 };
-        let cells = [
-            Cell::of(&format!("{name}: contract tests"), || contract_tests(&project, topology)),
-            Cell::of(&format!("{name}: chaos store"), || {
-                chaos::store_on(topology, jobs)?;
-                Ok(format!("{jobs} writes, {jobs} jobs"))
-            }),
-            Cell::of(&format!("{name}: chaos tasks"), || {
-                chaos::tasks_on(topology, runs)?;
-                Ok(format!("{runs} runs"))
-            }),
-        ];
-        for cell in &cells {
-            if cell.outcome.is_ok() { passed += 1 } else { failed += 1 }
+        for cell in cells(&project, topology, options.quick) {
+            *if cell.outcome.is_ok() { &mut passed } else { &mut failed } += 1;
+            let result = cell.outcome.as_ref().map_or("FAILED", String::as_str).to_owned();
+            let seconds = format!("{:.0}", cell.seconds);
+            table.row([topology.name().to_owned(), cell.fault, cell.test.to_owned(), result, seconds]);
         }
-        let [contract, store, tasks] = cells.each_ref().map(Cell::text);
-        table.row([name.to_owned(), contract, store, tasks]);
     }
     println!("{table}\n{passed} passed, {failed} failed");
     ensure!(failed == 0, "{failed} cells of the matrix failed");
@@ -84,12 +106,12 @@ fn contract_tests(project: &Project, topology: Topology) -> Result<String> {
         fs::remove_dir_all(&folder).with_context(|| format!("could not remove {}", folder.display()))?;
     }
     let host = Host::start_topology(topology, &folder)?;
-    let engine = topology.backend().engine();
-    let filter = format!("package(antiphon-store) and test(/^{}::(flaky::)?[a-z0-9_]+$/)", engine.name());
+    let (prefix, variable) = topology.contract();
+    let filter = format!("package(antiphon-store) and test(/^{prefix}::(flaky::)?[a-z0-9_]+$/)");
     let mut command = project::cargo();
     command.args(["nextest", "run", "--profile", "contract", "--workspace", "--all-features", "-E", &filter]);
     // A test that skips itself because a service is missing fails.
-    command.env("CI", "true").env(engine.variable(), host.url());
+    command.env("CI", "true").env(variable, host.url());
     project::run(command.current_dir(&project.root))?;
     host.end()?;
     let report = project.root.join("target").join("nextest").join("contract").join("junit.xml");

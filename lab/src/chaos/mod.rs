@@ -1,13 +1,15 @@
 //! `cargo xtask chaos`: runs that must survive what production does to them.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::services::Topology;
+use crate::services::{Stop, Topology};
 
 mod asking;
 mod cluster;
+mod delayed;
 mod fleet;
 pub(crate) mod ledger;
 mod proxy;
@@ -27,6 +29,8 @@ pub(crate) enum Kind {
     Tasks(tasks::Options),
     /// Questions that users answer in a form, while workers and front ends are killed and the store is restarted.
     Asking(asking::Options),
+    /// Jobs with a long delay, on servers whose leader fails while the jobs come due.
+    Delayed(delayed::Options),
 }
 
 /// Options of `cargo xtask chaos rounds`.
@@ -52,22 +56,28 @@ pub(crate) struct Options {
     binary: Option<PathBuf>,
 }
 
-/// Runs `chaos store` on a topology, with so many writes and jobs.
-pub(crate) fn store_on(topology: Topology, count: u64) -> Result<()> {
-    store::main(&store::Options::on(topology, count))
+/// Runs `chaos store` on a topology, with so many writes and jobs. Returns the longest outage.
+pub(crate) fn store_on(
+    topology: Topology,
+    fault: Option<Stop>,
+    count: u64,
+    restarts: u64,
+) -> Result<Duration> {
+    store::run(&store::Options::on(topology, fault, count, restarts))
 }
 
 /// Runs `chaos tasks` on a topology, with so many runs.
-pub(crate) fn tasks_on(topology: Topology, runs: u64) -> Result<()> {
-    tasks::main(&tasks::Options::on(topology, runs))
+pub(crate) fn tasks_on(topology: Topology, fault: Option<Stop>, runs: u64) -> Result<()> {
+    tasks::main(&tasks::Options::on(topology, fault, runs))
 }
 
 /// Lets it loose.
 pub(crate) fn main(kind: &Kind) -> Result<()> {
     match kind {
         Kind::Rounds(options) => rounds::main(options),
-        Kind::Store(options) => store::main(options),
+        Kind::Store(options) => store::run(options).map(drop),
         Kind::Tasks(options) => tasks::main(options),
         Kind::Asking(options) => asking::main(options),
+        Kind::Delayed(options) => delayed::main(options),
     }
 }

@@ -5,11 +5,11 @@ use std::path::Path;
 use anyhow::Result;
 
 use super::engine::Engine;
-use super::host::Host;
+use super::host::{Host, Stop};
 use super::topology::Topology;
 
 /// What people say on the command line.
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Backend {
     Postgres,
     Redis,
@@ -40,10 +40,20 @@ impl Backend {
     }
 }
 
-/// Where chaos tests keep their data: on one server, or on a topology.
+/// Where chaos tests keep their data, and how its servers fail.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub(crate) struct Place {
+    #[command(flatten)]
+    servers: Servers,
+    /// Only this fault, instead of all faults that the servers survive.
+    #[arg(long, value_enum)]
+    fault: Option<Stop>,
+}
+
+/// One server, or a topology.
 #[derive(Debug, Clone, Copy, clap::Args)]
 #[group(required = true, multiple = false)]
-pub(crate) struct Place {
+struct Servers {
     /// The server to break.
     #[arg(long, value_enum)]
     backend: Option<Backend>,
@@ -53,13 +63,18 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    pub(crate) fn of(topology: Topology) -> Self {
-        Self { backend: None, topology: Some(topology) }
+    pub(crate) fn of(topology: Topology, fault: Option<Stop>) -> Self {
+        Self { servers: Servers { backend: None, topology: Some(topology) }, fault }
+    }
+
+    /// Whether one fault was chosen.
+    pub(crate) fn has_fault(self) -> bool {
+        self.fault.is_some()
     }
 
     /// The engine of the servers.
     pub(crate) fn backend(self) -> Backend {
-        match (self.topology, self.backend) {
+        match (self.servers.topology, self.servers.backend) {
             (Some(topology), _) => topology.backend(),
             (None, Some(backend)) => backend,
             (None, None) => unreachable!("clap requires one of them"),
@@ -67,14 +82,15 @@ impl Place {
     }
 
     pub(crate) fn name(self) -> &'static str {
-        self.topology.map_or_else(|| self.backend().engine().name(), Topology::name)
+        self.servers.topology.map_or_else(|| self.backend().engine().name(), Topology::name)
     }
 
     /// Starts the servers.
     pub(crate) fn start(self, folder: &Path) -> Result<Host> {
-        match self.topology {
-            Some(topology) => Host::start_topology(topology, folder),
-            None => Host::start(self.backend().engine(), folder, self.backend().settings()),
-        }
+        let host = match self.servers.topology {
+            Some(topology) => Host::start_topology(topology, folder)?,
+            None => Host::start(self.backend().engine(), folder, self.backend().settings())?,
+        };
+        Ok(self.fault.into_iter().fold(host, Host::with_fault))
     }
 }

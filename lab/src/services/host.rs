@@ -16,12 +16,20 @@ use crate::server;
 const READY_LIMIT: Duration = Duration::from_mins(1);
 
 /// How a server is stopped.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Stop {
     /// With `kill -9`.
+    #[value(name = "kill")]
     Killed,
     /// As an operator would.
+    #[value(name = "ask")]
     Asked,
+    /// With SIGSTOP: its connections stay open, and nobody answers.
+    #[value(name = "stall")]
+    Stalled,
+    /// The network loses every packet between the clients and the server, which runs on.
+    #[value(name = "partition")]
+    Cut,
 }
 
 impl fmt::Display for Stop {
@@ -29,6 +37,8 @@ impl fmt::Display for Stop {
         f.write_str(match self {
             Self::Killed => "with kill -9",
             Self::Asked => "politely",
+            Self::Stalled => "with SIGSTOP",
+            Self::Cut => "by a network partition",
         })
     }
 }
@@ -37,6 +47,8 @@ impl fmt::Display for Stop {
 #[derive(Debug)]
 pub(crate) struct Host {
     servers: Servers,
+    /// How the server is stopped, one after the other.
+    faults: Vec<Stop>,
     pub(crate) restarts: u64,
 }
 
@@ -48,11 +60,24 @@ enum Servers {
 
 impl Host {
     pub(crate) fn start(engine: Engine, folder: &Path, settings: &'static [&'static str]) -> Result<Self> {
-        Ok(Self { servers: Servers::Single(Single::start(engine, folder, settings)?), restarts: 0 })
+        let servers = Servers::Single(Single::start(engine, folder, settings)?);
+        Ok(Self { servers, faults: vec![Stop::Killed, Stop::Asked], restarts: 0 })
     }
 
     pub(crate) fn start_topology(topology: Topology, folder: &Path) -> Result<Self> {
-        Ok(Self { servers: Servers::Topology(topology.start(&folder.join("servers"))?), restarts: 0 })
+        let servers = Servers::Topology(topology.start(&folder.join("servers"))?);
+        Ok(Self { servers, faults: topology.faults().to_vec(), restarts: 0 })
+    }
+
+    /// Stops the server in this way only, whatever its topology survives.
+    pub(crate) fn with_fault(mut self, fault: Stop) -> Self {
+        self.faults = vec![fault];
+        self
+    }
+
+    /// Returns how the server is stopped the next time.
+    pub(crate) fn next_fault(&self) -> Stop {
+        self.faults[usize::try_from(self.restarts).unwrap_or(0) % self.faults.len()]
     }
 
     pub(crate) fn url(&self) -> String {
@@ -111,6 +136,12 @@ impl Single {
         match stop {
             Stop::Killed => self.kill(),
             Stop::Asked => process::stop(&mut self.child, self.site.engine.stop_signal())?,
+            Stop::Stalled => {
+                process::signal_all(self.child.id(), "STOP")?;
+                thread::sleep(pause);
+                return process::signal_all(self.child.id(), "CONT");
+            }
+            Stop::Cut => bail!("only a topology can lose its network"),
         }
         thread::sleep(pause);
         if forgets {

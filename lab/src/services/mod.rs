@@ -23,7 +23,7 @@ pub(crate) use self::backend::{Backend, Place};
 pub(crate) use self::engine::Engine;
 pub(crate) use self::host::{Host, Stop};
 pub(crate) use self::postgres::binaries as postgres_binaries;
-pub(crate) use self::process::signal;
+pub(crate) use self::process::{children, signal};
 pub(crate) use self::session::Session;
 pub(crate) use self::topology::Topology;
 

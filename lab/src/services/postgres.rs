@@ -73,6 +73,27 @@ pub(super) fn check(address: SocketAddr) -> Result<()> {
     Ok(())
 }
 
+/// Returns the result of a query as text.
+pub(super) fn query(address: SocketAddr, sql: &str) -> Result<String> {
+    let mut psql = Command::new(binaries()?.join("psql"));
+    psql.args(["-h", &address.ip().to_string(), "-p", &address.port().to_string(), "-U", USER]);
+    psql.args(["-XAtq", "-d", "postgres", "-c", sql]).env("PGPASSWORD", USER);
+    Ok(output(&mut psql)?.trim().to_owned())
+}
+
+/// Runs a command that must succeed, and returns its output.
+pub(super) fn output(command: &mut Command) -> Result<String> {
+    let output = command.output().with_context(|| format!("could not start `{}`", project::show(command)))?;
+    ensure!(
+        output.status.success(),
+        "`{}` failed ({}):\n{}",
+        project::show(command),
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
 pub(super) use self::user::{home, lower};
 
 #[cfg(unix)]

@@ -1,5 +1,6 @@
 //! A process that outlives us, and how to tell it from another that has its number.
 
+use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -65,6 +66,39 @@ pub(crate) fn signal(pid: u32, name: &str) -> Result<bool> {
     let mut command = Command::new("sh");
     command.args(["-c", "kill -s \"$0\" \"$1\"", name, &pid.to_string()]).stderr(Stdio::null());
     Ok(command.status().context("could not start `sh`")?.success())
+}
+
+/// Sends a signal to a process and to its children. PostgreSQL has one for each connection.
+pub(super) fn signal_all(pid: u32, name: &str) -> Result<()> {
+    // First the parent, so that it starts no other children.
+    ensure!(signal(pid, name)?, "may not signal process {pid}");
+    for child in children(pid)? {
+        // A child can end at any time.
+        signal(child, name)?;
+    }
+    Ok(())
+}
+
+/// Kills a process and its children, also if they are stopped.
+pub(super) fn kill_all(pid: u32) -> Result<()> {
+    // A stopped process starts no other children, and a killed one has none.
+    signal(pid, "STOP")?;
+    for process in children(pid)?.into_iter().chain([pid]) {
+        signal(process, "KILL")?;
+    }
+    Ok(())
+}
+
+/// Returns the processes that a process has started.
+pub(crate) fn children(pid: u32) -> Result<Vec<u32>> {
+    let processes = fs::read_dir("/proc").context("this needs Linux's /proc")?;
+    Ok(processes
+        .filter_map(|entry| {
+            let child: u32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
+            let stat = proc::stat(child)?;
+            (proc::field(&stat, 4)?.parse() == Ok(pid)).then_some(child)
+        })
+        .collect())
 }
 
 /// Ends a server of ours as an operator would.

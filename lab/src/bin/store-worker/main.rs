@@ -13,6 +13,7 @@ use lab::programs::store::Engine;
 use serde::Deserialize;
 
 mod check;
+mod delayed;
 mod note;
 mod pusher;
 mod report;
@@ -36,6 +37,12 @@ pub(crate) struct Plan {
     seed: u64,
     writes: u64,
     jobs: u64,
+    /// The seconds until the first delayed job is due.
+    #[serde(default)]
+    delay: u64,
+    /// The seconds in which all delayed jobs come due.
+    #[serde(default)]
+    window: u64,
 }
 
 impl Plan {
@@ -98,13 +105,14 @@ async fn main() -> ExitCode {
 
 async fn run() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
-    let role = arguments.next().context("say which role: writer, pusher, worker or check")?;
+    let role = arguments.next().context("say which role: writer, pusher, worker, delayed or check")?;
     let plan = arguments.next().context("give the plan as JSON")?;
     let plan: Plan = serde_json::from_str(&plan).context("the plan cannot be read")?;
     match role.as_str() {
         "writer" => writer::run(&plan).await,
         "pusher" => pusher::run(&plan).await,
         "worker" => worker::run(&plan).await,
+        "delayed" => delayed::run(&plan).await,
         "check" => report::run(&plan).await,
         other => bail!("there is no role `{other}`"),
     }

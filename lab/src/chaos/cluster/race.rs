@@ -10,10 +10,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::crew::{Crew, now};
 use super::{Cluster, TICK};
-use crate::services::Stop;
 
-/// When the store's server is restarted, as a share of the runs in hundredths, and how it is stopped.
-const RESTARTS: [(u64, Stop); 2] = [(33, Stop::Killed), (66, Stop::Asked)];
+/// When the store's server is restarted, as a share of the runs in hundredths.
+const RESTARTS: [u64; 2] = [33, 66];
 
 /// The time between two kills, in milliseconds.
 const QUIET: std::ops::Range<u64> = 60..300;
@@ -126,11 +125,11 @@ impl Race {
                 said = Instant::now();
             }
             let share = 100 * self.bar.position() / runs.max(1);
-            if let Some((_, stop)) = restarts.next_if(|(at, _)| *at <= share) {
-                let pause = Duration::from_millis(rng.u64(..1000));
+            if restarts.next_if(|at| **at <= share).is_some() {
+                let (stop, pause) = (host.next_fault(), Duration::from_millis(rng.u64(..1000)));
                 self.bar.suspend(|| eprintln!("restarting the store's server at {share} %, {stop}"));
                 let gone = now();
-                host.restart(*stop, pause, false)?;
+                host.restart(stop, pause, false)?;
                 absences.push((gone, now()));
             }
             let is_due = deaths < kills && self.pace.is_kill_due(deaths, self.bar.position());

@@ -33,6 +33,9 @@ pub(crate) struct Options {
     /// How many jobs to have done.
     #[arg(long, default_value_t = 10_000)]
     jobs: u64,
+    /// How often to restart the server meanwhile.
+    #[arg(long, default_value_t = 3)]
+    restarts: u64,
     /// Makes the choices repeatable; their timing is not.
     #[arg(long)]
     seed: Option<u64>,
@@ -48,25 +51,38 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    pub(super) fn on(topology: Topology, count: u64) -> Self {
-        let place = Place::of(topology);
-        Self { place, writes: count, jobs: count, seed: None, limit: 900, binary: None, is_broken: false }
+    pub(super) fn on(topology: Topology, fault: Option<Stop>, count: u64, restarts: u64) -> Self {
+        let place = Place::of(topology, fault);
+        Self {
+            place,
+            writes: count,
+            jobs: count,
+            restarts,
+            seed: None,
+            limit: 900,
+            binary: None,
+            is_broken: false,
+        }
     }
 }
 
-/// When the server is restarted, as a share of the work in hundredths, and how it is stopped.
-const RESTARTS: [(u64, Stop); 3] = [(25, Stop::Killed), (50, Stop::Asked), (75, Stop::Killed)];
-
 /// About how many processes are killed while the work is done; more if it takes long.
 const KILLS: u64 = 200;
+
+/// An outage that is longer is not measured to its end.
+const OUTAGE: Duration = Duration::from_mins(2);
 
 const TICK: Duration = Duration::from_millis(10);
 
 /// From this share of the work on nobody is killed: the last jobs are those that come back again and again.
 const CALM: u64 = 99;
 
-/// Runs the whole thing and has it checked.
-pub(crate) fn main(options: &Options) -> Result<()> {
+/// Runs the whole thing and has it checked. Returns the longest time in which no write was acknowledged.
+pub(crate) fn run(options: &Options) -> Result<Duration> {
+    ensure!(
+        !options.is_broken || !options.place.has_fault(),
+        "`--break` chooses how the server is stopped; remove `--fault`"
+    );
     let project = Project::open()?;
     let binary = match &options.binary {
         Some(binary) => binary.clone(),
@@ -89,7 +105,7 @@ pub(crate) fn main(options: &Options) -> Result<()> {
     });
     let start = Instant::now();
     let arena = Arena { options, binary, plan, notes, log: folder.join("workers.log") };
-    let kills = arena.rage(&mut host, Rng::with_seed(seed))?;
+    let (kills, outages) = arena.rage(&mut host, Rng::with_seed(seed))?;
 
     let mut table = Table::new(["chaos store", place]);
     let rows = [("seed", seed), ("processes killed", kills), ("restarts of the server", host.restarts)];
@@ -97,14 +113,19 @@ pub(crate) fn main(options: &Options) -> Result<()> {
         table.row([name.into(), value.to_string()]);
     }
     table.row(["wall time".into(), format!("{:.1} s", start.elapsed().as_secs_f64())]);
+    for (stop, outage) in &outages {
+        let outage = format!("{:.1} s", outage.as_secs_f64());
+        table.row([format!("no write acknowledged: stopped {stop}"), outage]);
+    }
     println!("{table}");
+    let longest = outages.into_iter().map(|(_, outage)| outage).max().unwrap_or_default();
     let checked = arena.check();
     host.end()?;
     match (checked, options.is_broken) {
-        (Ok(()), false) => Ok(()),
+        (Ok(()), false) => Ok(longest),
         (Err(_), true) => {
             println!("The server was broken on purpose, and the check has seen it.");
-            Ok(())
+            Ok(longest)
         }
         (Ok(()), true) => bail!("the server lost everything in the middle, and the check has not seen it"),
         (Err(error), false) => Err(error).with_context(|| {
@@ -123,14 +144,14 @@ struct Arena<'a> {
 }
 
 impl Arena<'_> {
-    /// Lets everybody work and kills at random until all is done; says how many were killed.
-    fn rage(&self, host: &mut Host, mut rng: Rng) -> Result<u64> {
-        let Options { writes, jobs, .. } = *self.options;
+    /// Lets everybody work and kills at random until all is done. Returns how many were killed, and the outages.
+    fn rage(&self, host: &mut Host, mut rng: Rng) -> Result<(u64, Vec<(Stop, Duration)>)> {
+        let Options { writes, jobs, restarts, .. } = *self.options;
         let style = ProgressStyle::with_template("{bar:40} {percent}%, {msg}, {elapsed}")?;
         let bar = ProgressBar::new(writes + jobs).with_style(style);
         let mut crew = Crew::start(self.binary.clone(), self.plan.clone(), &self.log)?;
         let mut progress = Progress::new(&self.notes);
-        let mut restarts = RESTARTS.iter().peekable();
+        let mut outages = Vec::new();
         let start = Instant::now();
         let mut said = start;
         // As a share of the work, and as a time: whichever comes first.
@@ -145,17 +166,21 @@ impl Arena<'_> {
                 eprintln!("{} writes, {} jobs, {} killed", done.writes, done.jobs, crew.kills);
                 said = Instant::now();
             }
-            if done.writes >= writes {
+            // Writers work until the last restart is over.
+            if done.writes >= writes && host.restarts >= restarts {
                 crew.dismiss("writer");
-            }
-            if done.writes >= writes && done.jobs >= jobs {
-                break;
+                if done.jobs >= jobs {
+                    break;
+                }
             }
             let share = 100 * so_far / (writes + jobs).max(1);
-            if let Some((_, stop)) = restarts.next_if(|(at, _)| *at <= share) {
-                let pause = Duration::from_millis(rng.u64(..1000));
+            // They are spread over the work, as it is done.
+            if host.restarts < restarts && share * (restarts + 1) >= 100 * (host.restarts + 1) {
+                let (stop, pause) = (host.next_fault(), Duration::from_millis(rng.u64(..1000)));
                 bar.suspend(|| eprintln!("restarting the server at {share} %, {stop}"));
-                host.restart(*stop, pause, self.options.is_broken && *stop == Stop::Asked)?;
+                let forgets = self.options.is_broken && stop == Stop::Asked;
+                let restart = || host.restart(stop, pause, forgets);
+                outages.push((stop, watch(&mut progress, restart)?));
             }
             crew.check()?;
             if share < CALM && (so_far >= next_kill.0 || Instant::now() >= next_kill.1) {
@@ -171,18 +196,13 @@ impl Arena<'_> {
                 done.jobs,
                 self.log.display()
             );
-            if self.options.is_broken && host.restarts == RESTARTS.len() as u64 {
+            if self.options.is_broken && host.restarts == restarts {
                 // What was lost will never be done.
                 break;
             }
         }
         bar.finish_and_clear();
-        ensure!(
-            host.restarts == RESTARTS.len() as u64,
-            "the server was restarted only {} times; ask for more writes and jobs",
-            host.restarts
-        );
-        Ok(crew.kills)
+        Ok((crew.kills, outages))
     }
 
     fn check(&self) -> Result<()> {
@@ -191,4 +211,28 @@ impl Arena<'_> {
         ensure!(status.success(), "what was acknowledged and what is there do not agree");
         Ok(())
     }
+}
+
+/// Runs `restart`, and returns the longest time in which no write was acknowledged meanwhile.
+fn watch(progress: &mut Progress, restart: impl FnOnce() -> Result<()> + Send) -> Result<Duration> {
+    let mut count = progress.read()?.writes;
+    let (mut last, mut longest) = (Instant::now(), Duration::ZERO);
+    std::thread::scope(|scope| {
+        let mut restarting = Some(scope.spawn(restart));
+        // The outage ends with a write after the restart.
+        let mut since = None;
+        while since.is_none_or(|since| last < since && last.elapsed() < OUTAGE) {
+            if let Some(ended) = restarting.take_if(|it| it.is_finished()) {
+                ended.join().map_err(|_| anyhow::anyhow!("the restart panicked"))??;
+                since = Some(Instant::now());
+            }
+            std::thread::sleep(TICK);
+            let now = progress.read()?.writes;
+            longest = longest.max(last.elapsed());
+            if now > count {
+                (count, last) = (now, Instant::now());
+            }
+        }
+        Ok(longest)
+    })
 }

@@ -11,7 +11,7 @@ use fastrand::Rng;
 use serde_json::json;
 
 use super::cluster::{self, Cluster, Found, Pace, Race, Setup, notes};
-use crate::services::{Place, Topology};
+use crate::services::{Place, Stop, Topology};
 
 mod client;
 mod evidence;
@@ -50,8 +50,8 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    pub(super) fn on(topology: Topology, runs: u64) -> Self {
-        let place = Place::of(topology);
+    pub(super) fn on(topology: Topology, fault: Option<Stop>, runs: u64) -> Self {
+        let place = Place::of(topology, fault);
         Self {
             place,
             runs,

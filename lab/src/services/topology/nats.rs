@@ -1,17 +1,20 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use serde_json::Value;
 
 use super::super::engine::{self, USER};
 use super::super::host::Stop;
 use super::node::Node;
-use super::{Servers, until};
-use crate::http::Message;
-use crate::{mcp, server};
+use super::{Servers, get, until};
+use crate::server;
+
+/// How long a server stalls. Its clients need time to notice.
+const STALL: Duration = Duration::from_secs(15);
 
 /// Names the program, if the one of the path is too old to replicate streams.
 const PROGRAM: &str = "ANTIPHON_TEST_NATS_REPLICATED_SERVER";
@@ -67,8 +70,10 @@ impl Cluster {
     fn wait_until_healthy(&self) -> Result<()> {
         for monitor in &self.monitors {
             until("a NATS server is not healthy", || {
-                let health = get(*monitor, "/healthz")?;
-                Ok((health["status"] == "ok").then_some(()))
+                let health = json(*monitor, "/healthz")?;
+                let streams = json(*monitor, "/jsz")?;
+                let has_leader = streams["meta_cluster"]["leader"].is_string();
+                Ok((health["status"] == "ok" && has_leader).then_some(()))
             })?;
         }
         Ok(())
@@ -76,7 +81,7 @@ impl Cluster {
 
     /// Returns the number of the server that leads the stream of jobs, or of any server before there are streams.
     fn leader(&self) -> Result<usize> {
-        let info = get(self.monitors[0], "/jsz?accounts=true&streams=true")?;
+        let info = json(self.monitors[0], "/jsz?accounts=true&streams=true")?;
         let accounts = info["account_details"].as_array().into_iter().flatten();
         let mut streams =
             accounts.flat_map(|account| account["stream_detail"].as_array().into_iter().flatten());
@@ -96,7 +101,11 @@ impl Servers for Cluster {
 
     fn fail(&mut self, stop: Stop) -> Result<()> {
         self.stopped = self.leader()?;
-        self.nodes[self.stopped].stop(stop, "INT")
+        self.nodes[self.stopped].stop(stop, "INT")?;
+        if stop == Stop::Stalled {
+            thread::sleep(STALL);
+        }
+        Ok(())
     }
 
     fn heal(&mut self) -> Result<()> {
@@ -105,11 +114,6 @@ impl Servers for Cluster {
     }
 }
 
-fn get(address: SocketAddr, path: &str) -> Result<Value> {
-    let mut request = Message::post(&address.to_string(), &[], Vec::new());
-    request.start = format!("GET {path} HTTP/1.1");
-    request.headers.push(("connection".into(), "close".into()));
-    let answer = mcp::exchange_once(address, &request.to_bytes(), Duration::from_secs(5))?;
-    ensure!(answer.status() == 200, "{path} was answered with {}", answer.status());
-    serde_json::from_slice(&answer.body).context("the monitor of NATS returned no JSON")
+fn json(address: SocketAddr, path: &str) -> Result<Value> {
+    serde_json::from_slice(&get(address, path)?).context("the monitor of NATS returned no JSON")
 }

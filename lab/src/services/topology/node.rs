@@ -3,7 +3,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 
 use super::super::host::Stop;
 use super::super::process;
@@ -30,7 +30,11 @@ impl Node {
         Ok(node)
     }
 
+    /// Starts the server, or lets a stalled server go on.
     pub(super) fn resume(&mut self) -> Result<()> {
+        if let Some(stalled) = &self.child {
+            return process::signal_all(stalled.id(), "CONT");
+        }
         let output = server::log_file(&self.folder.with_extension("log"))?;
         let mut command = (self.command)()?;
         command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
@@ -41,16 +45,24 @@ impl Node {
     }
 
     pub(super) fn stop(&mut self, stop: Stop, signal: &str) -> Result<()> {
-        match (stop, self.child.take()) {
-            (Stop::Asked, Some(mut child)) => process::stop(&mut child, signal),
-            (Stop::Killed, Some(mut child)) => {
-                // Both fail only when the process has ended by itself, which is what we want.
+        ensure!(stop != Stop::Cut, "only a topology can cut off a server");
+        let Some(mut child) = self.child.take() else { return Ok(()) };
+        match stop {
+            Stop::Asked => process::stop(&mut child, signal)?,
+            Stop::Killed => {
+                // Each fails only when the process has ended by itself, which is what we want. A stalled server has
+                // stalled children, which do not see that their parent is gone.
+                let _ = process::kill_all(child.id());
                 let _ = child.kill();
                 let _ = child.wait();
-                Ok(())
             }
-            (_, None) => Ok(()),
+            Stop::Stalled | Stop::Cut => {
+                let pid = child.id();
+                self.child = Some(child);
+                process::signal_all(pid, "STOP")?;
+            }
         }
+        Ok(())
     }
 }
 

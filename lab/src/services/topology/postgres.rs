@@ -1,8 +1,9 @@
+use std::mem;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 
 use super::super::engine::USER;
 use super::super::host::Stop;
@@ -10,7 +11,7 @@ use super::super::postgres;
 use super::node::Node;
 use super::switch::Switch;
 use super::{Servers, until};
-use crate::{project, server};
+use crate::server;
 
 /// What a server needs to have a standby.
 const REPLICATION: [&str; 6] =
@@ -24,6 +25,8 @@ pub(super) struct Pair {
     folder: PathBuf,
     primary: Node,
     standby: Option<Node>,
+    /// A primary that was replaced, but still runs.
+    former: Option<Node>,
     proxy: Switch,
     /// The folders of all servers so far. They can be outside of `folder`.
     homes: Vec<PathBuf>,
@@ -37,8 +40,14 @@ impl Pair {
         let primary = start(home.clone())?;
         wait_until_ready(primary.address)?;
         let proxy = Switch::start(primary.address)?;
-        let mut topology =
-            Self { folder: folder.to_path_buf(), primary, standby: None, proxy, homes: vec![home] };
+        let mut topology = Self {
+            folder: folder.to_path_buf(),
+            primary,
+            standby: None,
+            former: None,
+            proxy,
+            homes: vec![home],
+        };
         topology.heal()?;
         Ok(topology)
     }
@@ -50,18 +59,28 @@ impl Servers for Pair {
     }
 
     fn fail(&mut self, stop: Stop) -> Result<()> {
-        self.primary.stop(stop, "INT")?;
+        if stop == Stop::Cut {
+            self.proxy.cut();
+        } else {
+            self.primary.stop(stop, "INT")?;
+        }
         let standby = self.standby.take().context("there is no standby")?;
         let mut promote = Command::new(postgres::binaries()?.join("pg_ctl"));
         promote.args(["promote", "-w", "-D"]).arg(standby.folder.join("data"));
         postgres::lower(&mut promote, &standby.folder)?;
-        output(&mut promote)?;
-        self.primary = standby;
-        self.proxy.lead_to(self.primary.address);
+        postgres::output(&mut promote)?;
+        // A former primary that runs acknowledges nothing, because it waits for its standby.
+        self.former = Some(mem::replace(&mut self.primary, standby));
+        if stop == Stop::Cut {
+            self.proxy.aim(self.primary.address);
+        } else {
+            self.proxy.lead_to(self.primary.address);
+        }
         Ok(())
     }
 
     fn heal(&mut self) -> Result<()> {
+        self.former = None;
         let home = self.folder.join(format!("node-{}", self.homes.len()));
         std::fs::create_dir_all(&home)?;
         let home = postgres::home(&home)?;
@@ -72,17 +91,19 @@ impl Servers for Pair {
         copy.args(["-R", "-X", "stream", "-c", "fast", "--no-sync", "-D"]).arg(home.join("data"));
         copy.env("PGPASSWORD", USER);
         postgres::lower(&mut copy, &home)?;
-        output(&mut copy)?;
+        postgres::output(&mut copy)?;
         self.standby = Some(start(home)?);
         until("the standby does not follow the primary", || {
-            let found = query(from, "select count(*) from pg_stat_replication where state = 'streaming'")?;
+            let found =
+                postgres::query(from, "select count(*) from pg_stat_replication where state = 'streaming'")?;
             Ok((found == "1").then_some(()))
         })?;
         // From now on, a commit waits until the standby has written it.
-        query(from, "alter system set synchronous_standby_names = '*'")?;
-        query(from, "select pg_reload_conf()")?;
+        postgres::query(from, "alter system set synchronous_standby_names = '*'")?;
+        postgres::query(from, "select pg_reload_conf()")?;
         until("the standby is not synchronous", || {
-            let found = query(from, "select count(*) from pg_stat_replication where sync_state = 'sync'")?;
+            let found =
+                postgres::query(from, "select count(*) from pg_stat_replication where sync_state = 'sync'")?;
             Ok((found == "1").then_some(()))
         })
     }
@@ -90,7 +111,7 @@ impl Servers for Pair {
 
 impl Drop for Pair {
     fn drop(&mut self) {
-        self.standby = None;
+        (self.standby, self.former) = (None, None);
         // Neither can fail in a way that matters here: the servers end with this, and so does the data.
         let _ = self.primary.stop(Stop::Killed, "");
         for home in &self.homes {
@@ -99,7 +120,8 @@ impl Drop for Pair {
     }
 }
 
-fn start(home: PathBuf) -> Result<Node> {
+/// Starts a server on the data in `home`.
+pub(super) fn start(home: PathBuf) -> Result<Node> {
     let address = server::free_address()?;
     let program = postgres::binaries()?.join("postgres");
     let folder = home.clone();
@@ -113,23 +135,4 @@ fn start(home: PathBuf) -> Result<Node> {
 
 fn wait_until_ready(address: SocketAddr) -> Result<()> {
     until("PostgreSQL does not start", || postgres::check(address).map(Some))
-}
-
-fn query(address: SocketAddr, sql: &str) -> Result<String> {
-    let mut psql = Command::new(postgres::binaries()?.join("psql"));
-    psql.args(["-h", &address.ip().to_string(), "-p", &address.port().to_string(), "-U", USER]);
-    psql.args(["-XAtq", "-d", "postgres", "-c", sql]).env("PGPASSWORD", USER);
-    Ok(output(&mut psql)?.trim().to_owned())
-}
-
-fn output(command: &mut Command) -> Result<String> {
-    let output = command.output().with_context(|| format!("could not start `{}`", project::show(command)))?;
-    ensure!(
-        output.status.success(),
-        "`{}` failed ({}):\n{}",
-        project::show(command),
-        output.status,
-        String::from_utf8_lossy(&output.stderr)
-    );
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

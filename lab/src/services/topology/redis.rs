@@ -138,7 +138,7 @@ impl Servers for Sentinel {
 }
 
 /// Sends a command, and returns the strings and numbers of the answer, one on each line.
-fn ask(address: SocketAddr, command: &[&str]) -> Result<String> {
+pub(super) fn ask(address: SocketAddr, command: &[&str]) -> Result<String> {
     let patience = Duration::from_secs(2);
     let mut stream = TcpStream::connect_timeout(&address, patience)?;
     stream.set_read_timeout(Some(patience))?;

@@ -1,5 +1,6 @@
-use std::io;
+use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -16,13 +17,15 @@ pub(super) struct Switch {
 struct State {
     target: SocketAddr,
     open: Vec<TcpStream>,
+    /// Whether the open connections lose every byte.
+    is_cut: Arc<AtomicBool>,
 }
 
 impl Switch {
     pub(super) fn start(target: SocketAddr) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no port for the proxy")?;
         let address = listener.local_addr()?;
-        let state = Arc::new(Mutex::new(State { target, open: Vec::new() }));
+        let state = Arc::new(Mutex::new(State { target, open: Vec::new(), is_cut: Arc::default() }));
         let accepting = Arc::clone(&state);
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
@@ -31,6 +34,18 @@ impl Switch {
             }
         });
         Ok(Self { address, state })
+    }
+
+    /// Until [`aim`](Self::aim), all connections lose every byte, and nobody learns that. Open connections stay so.
+    pub(super) fn cut(&self) {
+        lock(&self.state).is_cut.store(true, Ordering::Release);
+    }
+
+    /// Leads new connections to another server from now on.
+    pub(super) fn aim(&self, target: SocketAddr) {
+        let mut state = lock(&self.state);
+        state.target = target;
+        state.is_cut = Arc::default();
     }
 
     /// Leads to another server from now on, and closes all open connections.
@@ -51,9 +66,14 @@ fn forward(client: TcpStream, state: &Mutex<State>) -> io::Result<()> {
     server.set_nodelay(true)?;
     for (from, to) in [(&client, &server), (&server, &client)] {
         let (mut from, mut to) = (from.try_clone()?, to.try_clone()?);
+        let is_cut = Arc::clone(&state.is_cut);
         thread::spawn(move || {
             // Whatever ends one direction ends the connection.
-            let _ = io::copy(&mut from, &mut to);
+            let _ = copy(&mut from, &mut to, &is_cut);
+            // Nobody learns of the end of a connection that was cut.
+            while is_cut.load(Ordering::Acquire) {
+                thread::park();
+            }
             let _ = from.shutdown(Shutdown::Both);
             let _ = to.shutdown(Shutdown::Both);
         });
@@ -61,6 +81,20 @@ fn forward(client: TcpStream, state: &Mutex<State>) -> io::Result<()> {
     state.open.retain(|stream| stream.peer_addr().is_ok());
     state.open.extend([client, server]);
     Ok(())
+}
+
+/// Copies until the end of one side. Bytes of a connection that is cut are lost.
+fn copy(from: &mut TcpStream, to: &mut TcpStream, is_cut: &AtomicBool) -> io::Result<()> {
+    let mut bytes = vec![0; 16 * 1024];
+    loop {
+        let count = from.read(&mut bytes)?;
+        if count == 0 {
+            return Ok(());
+        }
+        if !is_cut.load(Ordering::Acquire) {
+            to.write_all(&bytes[..count])?;
+        }
+    }
 }
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
