@@ -1,7 +1,12 @@
+use std::fs;
+
 use antiphon::seal::KeyRing;
 use anyhow::Context as _;
 
-/// What the environment says.
+/// The settings of the program, from environment variables.
+///
+/// A variable with the suffix `_FILE` names a file that contains the value, for example `STORE_URL_FILE`. Use files for
+/// secrets, because environment variables are visible in `docker inspect`, in crash reports and to child processes.
 #[derive(Debug)]
 pub struct Settings {
     /// `LISTEN`: where the server is. Default: `127.0.0.1:8000`.
@@ -78,16 +83,20 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Reads the settings with `variable`, which returns the value of an environment variable.
+    /// Reads the settings with `environment`, which returns the value of an environment variable.
     ///
     /// # Errors
     ///
-    /// Returns an error if a value cannot be parsed, if replicas share a store and `SEAL_KEYS` is not set, or if the
-    /// server would serve callers without authentication and `ALLOW_ANYBODY` is not `1`.
-    pub fn read(variable: impl Fn(&str) -> Option<String>) -> anyhow::Result<Self> {
-        let or = |name: &str, default: &str| variable(name).unwrap_or_else(|| default.to_owned());
-        let store = or("STORE_URL", "memory:");
-        let keys = variable("SEAL_KEYS").map(|keys| keys.trim().parse::<KeyRing>());
+    /// Returns an error if a value cannot be parsed, if a file cannot be read, if a variable and its variant with `_FILE`
+    /// are both set, if replicas share a store and `SEAL_KEYS` is not set, or if the server would serve callers without
+    /// authentication and `ALLOW_ANYBODY` is not `1`.
+    pub fn read(environment: impl Fn(&str) -> Option<String>) -> anyhow::Result<Self> {
+        let variable = |name: &str| variable_or_file(&environment, name);
+        let or = |name: &str, default: &str| -> anyhow::Result<String> {
+            Ok(variable(name)?.unwrap_or_else(|| default.to_owned()))
+        };
+        let store = or("STORE_URL", "memory:")?;
+        let keys = variable("SEAL_KEYS")?.map(|keys| keys.trim().parse::<KeyRing>());
         let keys =
             keys.transpose().context("SEAL_KEYS is not valid; write 1=HEX, from `openssl rand -hex 32`")?;
         anyhow::ensure!(
@@ -95,18 +104,19 @@ impl Settings {
             "STORE_URL is a shared store, and SEAL_KEYS is not set; set the same SEAL_KEYS in all replicas"
         );
         let listed = |name: &str| {
-            let all = or(name, "");
-            all.split(',').map(|it| it.trim().to_owned()).filter(|it| !it.is_empty()).collect::<Vec<_>>()
+            let all = or(name, "")?;
+            let names = all.split(',').map(str::trim).filter(|it| !it.is_empty()).map(str::to_owned);
+            anyhow::Ok(names.collect::<Vec<_>>())
         };
-        let anybody = variable("ALLOW_ANYBODY").is_some_and(|it| it.trim() == "1");
-        let api_keys = variable("API_KEYS").map(|keys| api_keys(&keys)).transpose()?;
-        let issuer = variable("OAUTH_ISSUER");
+        let anybody = variable("ALLOW_ANYBODY")?.is_some_and(|it| it.trim() == "1");
+        let api_keys = variable("API_KEYS")?.map(|keys| api_keys(&keys)).transpose()?;
+        let issuer = variable("OAUTH_ISSUER")?;
         anyhow::ensure!(
             api_keys.is_some() || issuer.is_some() || anybody,
             "the server has no authentication: API_KEYS is not set; set it to NAME=SHA256 pairs, set OAUTH_ISSUER, or set \
              ALLOW_ANYBODY=1 to serve every caller"
         );
-        let client = variable("OAUTH_CLIENT").map(|client| match client.split_once(':') {
+        let client = variable("OAUTH_CLIENT")?.map(|client| match client.split_once(':') {
             Some((id, secret)) if !secret.is_empty() => Ok((id.to_owned(), secret.to_owned())),
             _ => anyhow::bail!("OAUTH_CLIENT is not valid; write ID:SECRET"),
         });
@@ -116,12 +126,12 @@ impl Settings {
             "OAUTH_ISSUER is set and OAUTH_CLIENT is not; set it to ID:SECRET, for token introspection"
         );
         let number = |name: &'static str| {
-            let number = variable(name).map(|number| number.trim().parse::<u64>());
+            let number = variable(name)?.map(|number| number.trim().parse::<u64>());
             number.transpose().with_context(|| format!("{name} is not a whole number"))
         };
-        let listen = or("LISTEN", "127.0.0.1:8000");
+        let listen = or("LISTEN", "127.0.0.1:8000")?;
         Ok(Self {
-            public: or("PUBLIC_URL", &format!("http://{listen}")),
+            public: or("PUBLIC_URL", &format!("http://{listen}"))?,
             api_keys: api_keys.unwrap_or_default(),
             issuer,
             client,
@@ -129,9 +139,9 @@ impl Settings {
             anybody,
             rate: number("CALLER_RATE")?,
             tokens: number("CALLER_TOKENS")?,
-            snapshots: variable("SNAPSHOTS_URL").or_else(|| (store == "memory:").then(|| store.clone())),
-            orders: variable("ORDERS"),
-            effects: variable("EFFECTS"),
+            snapshots: variable("SNAPSHOTS_URL")?.or_else(|| (store == "memory:").then(|| store.clone())),
+            orders: variable("ORDERS")?,
+            effects: variable("EFFECTS")?,
             task_life: number("TASK_LIFE")?.unwrap_or(30 * 24 * 3600),
             seal_life: number("SEAL_LIFE")?.unwrap_or(3600),
             seal_skew: number("SEAL_SKEW")?.unwrap_or(60),
@@ -143,16 +153,35 @@ impl Settings {
             drain: number("DRAIN")?.unwrap_or(30),
             websocket: number("WEBSOCKET")? == Some(1),
             sse: number("SSE")? == Some(1),
-            operators: variable("OPERATORS_TOKEN"),
+            operators: variable("OPERATORS_TOKEN")?,
             listen,
-            health: or("HEALTH_LISTEN", "127.0.0.1:9090"),
+            health: or("HEALTH_LISTEN", "127.0.0.1:9090")?,
             store,
             keys,
-            hosts: listed("ALLOWED_HOSTS"),
-            replica: or("REPLICA", "one"),
-            collector: variable("OTEL_EXPORTER_OTLP_ENDPOINT"),
-            log: or("RUST_LOG", "info,rmcp=error"),
+            hosts: listed("ALLOWED_HOSTS")?,
+            replica: or("REPLICA", "one")?,
+            // The exporter reads this variable itself.
+            collector: environment("OTEL_EXPORTER_OTLP_ENDPOINT"),
+            log: or("RUST_LOG", "info,rmcp=error")?,
         })
+    }
+}
+
+/// Returns the value of the setting `name`, from the variable `name` or from the file that the variable `{name}_FILE` names.
+fn variable_or_file(
+    environment: &impl Fn(&str) -> Option<String>,
+    name: &str,
+) -> anyhow::Result<Option<String>> {
+    let in_file = format!("{name}_FILE");
+    match (environment(name), environment(&in_file)) {
+        (Some(_), Some(_)) => anyhow::bail!("{name} and {in_file} are both set; unset one of them"),
+        (value, None) => Ok(value),
+        (None, Some(path)) => {
+            let text = fs::read_to_string(&path)
+                .with_context(|| format!("the file `{path}` of {in_file} cannot be read"))?;
+            // Editors and `echo` end a file with a line break.
+            Ok(Some(text.trim_end().to_owned()))
+        }
     }
 }
 
@@ -226,6 +255,25 @@ mod tests {
                 assert!(error.contains("API_KEYS"), "{error}");
             }
         }
+    }
+
+    #[test]
+    fn setting_is_read_from_a_file_and_not_from_two_places() {
+        let path = std::env::temp_dir().join(format!("deployed-settings-{}", std::process::id()));
+        let keys = format!("1={}", "5a".repeat(32));
+        fs::write(&path, format!("{keys}\n")).unwrap();
+        let file = path.to_str().unwrap();
+        let shared = [("ALLOW_ANYBODY", "1"), ("STORE_URL", "redis://localhost"), ("SEAL_KEYS_FILE", file)];
+        assert!(read(&shared).unwrap().keys.is_some());
+        let both = read(&[&shared[..], &[("SEAL_KEYS", keys.as_str())]].concat()).unwrap_err().to_string();
+        assert!(both.contains("SEAL_KEYS and SEAL_KEYS_FILE"), "{both}");
+        // An empty file must not turn authentication off.
+        fs::write(&path, "\n").unwrap();
+        let empty = read(&[("ALLOW_ANYBODY", "1"), ("API_KEYS_FILE", file)]).unwrap_err().to_string();
+        assert!(empty.contains("API_KEYS"), "{empty}");
+        fs::remove_file(&path).unwrap();
+        let missing = read(&[("STORE_URL_FILE", file)]).unwrap_err().to_string();
+        assert!(missing.contains("STORE_URL_FILE") && missing.contains(file), "{missing}");
     }
 
     #[test]

@@ -58,7 +58,12 @@ pub(super) fn section(command: &Tree, deployed: &Tree) -> Result<String> {
         unknown.is_empty(),
         "say in xtask/src/reference/environment.rs what the command reads {unknown:?} for"
     );
-    page.push_str("\n### The example `deployed`\n\n| variable | default | description |\n|---|---|---|\n");
+    page.push_str("\n### The example `deployed`\n\n");
+    page.push_str(
+        "A variable with the suffix `_FILE` names a file that contains the value, for example `STORE_URL_FILE`. \
+         `OTEL_EXPORTER_OTLP_ENDPOINT` has no such variant.\n\n",
+    );
+    page.push_str("| variable | default | description |\n|---|---|---|\n");
     page.push_str(&settings(deployed)?);
     Ok(page)
 }
