@@ -12,6 +12,7 @@ mod asking;
 mod bench;
 mod chaos;
 mod conformance;
+mod deploy;
 mod events;
 mod field;
 mod fixtures;
@@ -48,6 +49,8 @@ enum Lab {
     /// Run the official MCP conformance suite.
     #[command(subcommand)]
     Conformance(conformance::Leg),
+    /// Check the files in `deploy/` with validators of Kubernetes, Compose, nginx and Prometheus.
+    Deploy,
     /// Run the shipped programs the way users leave them: alone, restarted, upgraded, short of memory.
     Field(field::Options),
     /// Start what tests talk to, print it as JSON, and stop it when standard input ends: for `cargo xtask verify`.
@@ -96,6 +99,7 @@ fn run(command: &Lab) -> Result<()> {
         Lab::Bench(choice) => bench::main(choice),
         Lab::Chaos(kind) => chaos::main(kind),
         Lab::Conformance(leg) => conformance::main(leg),
+        Lab::Deploy => deploy::main(),
         Lab::Field(options) => field::main(options),
         Lab::Fixtures => fixtures::main(),
         Lab::Fuzz(options) => fuzz::main(options),

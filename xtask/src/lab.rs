@@ -23,6 +23,9 @@ pub enum Lab {
     /// Run the official MCP conformance suite.
     #[command(disable_help_flag = true)]
     Conformance(Arguments),
+    /// Check the files in `deploy/` with validators of Kubernetes, Compose, nginx and Prometheus.
+    #[command(disable_help_flag = true)]
+    Deploy(Arguments),
     /// Run the shipped programs the way users leave them: alone, restarted, upgraded, short of memory.
     #[command(disable_help_flag = true)]
     Field(Arguments),

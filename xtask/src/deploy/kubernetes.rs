@@ -2,7 +2,7 @@
 
 use yaml_rust2::Yaml;
 
-use super::{files, is_setting, keys, root, strings, text, yaml};
+use super::{connections, files, is_setting, keys, root, strings, text, yaml};
 
 const NAME: &str = "app.kubernetes.io/name";
 
@@ -50,6 +50,54 @@ fn three_replicas_are_rolled_one_by_one_with_none_missing() {
     assert_eq!(scaler["minReplicas"].as_i64(), Some(3));
     assert!(scaler["maxReplicas"].as_i64() > Some(3));
     assert_eq!(scaler["scaleTargetRef"]["name"], manifest("deployment")["metadata"]["name"]);
+}
+
+#[test]
+fn connections_of_the_largest_deployment_fit_into_the_default_of_postgres() {
+    let spec = &manifest("deployment")["spec"];
+    let pod = &spec["template"]["spec"];
+    // A replica that ends has closed its connections before the next one ends, so at most one ends at a time.
+    assert!(spec["minReadySeconds"].as_i64() >= pod["terminationGracePeriodSeconds"].as_i64());
+    let surge = spec["strategy"]["rollingUpdate"]["maxSurge"].as_i64().unwrap();
+    let most = manifest("autoscaler")["spec"]["maxReplicas"].as_i64().unwrap() + surge + 1;
+    let sum = most * connections("deploy/kubernetes/kustomization.yaml");
+    // PostgreSQL accepts 100 connections by default, and reserves three of them for superusers.
+    assert!(sum <= 100 - 3, "{sum}");
+    let comment = text("deploy/kubernetes/autoscaler.yaml");
+    assert!(comment.contains(&format!("need {sum}.")), "the comment has another number than {sum}");
+    // The guide and the comment have the sum with the default of the pool, too.
+    let config = text("crates/antiphon-store/src/postgres/config.rs");
+    let pool =
+        config.lines().find_map(|line| line.trim().strip_prefix("max_connections: ")?.strip_suffix(','));
+    let large = most * (pool.unwrap().parse::<i64>().unwrap() + 1) + 3;
+    for text in [comment, text("docs/guides/deploying.md")] {
+        assert!(text.contains(&format!("{large} connections")), "{large}: {text}");
+    }
+}
+
+#[test]
+fn secrets_are_files_and_not_variables() {
+    let (deployment, config) = (manifest("deployment"), manifest("config"));
+    let container = container(&deployment);
+    let mount = |name: &str| {
+        let mounts = container["volumeMounts"].as_vec().unwrap();
+        let found = mounts.iter().find(|it| it["name"].as_str() == Some(name)).unwrap();
+        assert_eq!(found["readOnly"].as_bool(), Some(true), "{name}");
+        found["mountPath"].as_str().unwrap().to_owned()
+    };
+    let volumes = pod(&deployment)["volumes"].as_vec().unwrap();
+    let volume = |name: &str| volumes.iter().find(|it| it["name"].as_str() == Some(name)).unwrap();
+    assert!(container["envFrom"].as_vec().unwrap().iter().all(|it| it["secretRef"].is_badvalue()));
+    for name in ["API_KEYS", "SEAL_KEYS", "STORE_URL"] {
+        let path = config["data"][format!("{name}_FILE").as_str()].as_str();
+        assert_eq!(path, Some(format!("{}/{name}", mount("secrets")).as_str()));
+    }
+    let said = text("deploy/kubernetes/kustomization.yaml");
+    let secret = volume("secrets")["secret"]["secretName"].as_str().unwrap();
+    assert!(said.contains(&format!("create secret generic {secret} ")), "{secret}");
+    let authority = volume("store-authority")["configMap"]["name"].as_str().unwrap();
+    assert!(said.contains(&format!("create configmap {authority} --from-file=ca.pem")), "{authority}");
+    assert!(said.contains(&format!("sslrootcert={}/ca.pem", mount("store-authority"))), "{said}");
 }
 
 #[test]

@@ -38,6 +38,14 @@ fn keys(map: &Yaml) -> Vec<&str> {
     map.as_hash().into_iter().flat_map(|map| map.keys()).filter_map(Yaml::as_str).collect()
 }
 
+/// How many connections each replica uses: `max_connections` of the URL in `path`, and one connection that listens.
+fn connections(path: &str) -> i64 {
+    let text = text(path);
+    let number = text.split("max_connections=").nth(1).unwrap_or_else(|| panic!("{path} sets no limit"));
+    let digits = number.split(|it: char| !it.is_ascii_digit()).next();
+    digits.unwrap().parse::<i64>().unwrap() + 1
+}
+
 /// Every file below `folder` that ends so.
 fn files(folder: &Path, ends: &[&str]) -> Vec<PathBuf> {
     let mut found = Vec::new();
@@ -52,8 +60,10 @@ fn files(folder: &Path, ends: &[&str]) -> Vec<PathBuf> {
     found
 }
 
-/// What `examples/deployed` reads from the environment, as its settings' docs name it.
+/// What `examples/deployed` reads from the environment, as its settings' docs name it. `X_FILE` names a file with the
+/// value of `X`.
 fn is_setting(name: &str) -> bool {
+    let name = name.strip_suffix("_FILE").unwrap_or(name);
     text("examples/deployed/src/settings.rs").contains(&format!("/// `{name}`: "))
 }
 
@@ -77,6 +87,6 @@ fn every_file_for_operators_can_be_read() {
 
 #[test]
 fn what_is_no_setting_is_not_taken_for_one() {
-    assert!(is_setting("STORE_URL") && is_setting("RUST_LOG"));
+    assert!(is_setting("STORE_URL") && is_setting("STORE_URL_FILE") && is_setting("RUST_LOG"));
     assert!(!is_setting("STORE") && !is_setting("POSTGRES_USER"));
 }
