@@ -67,3 +67,52 @@ fn missing(feature: &str) -> Error {
         ),
     }
 }
+
+#[cfg(all(test, feature = "nats", feature = "postgres", feature = "redis", feature = "tls"))]
+mod tests {
+    use std::fs;
+
+    use crate::{error::Result, nats::NatsConfig, postgres::PostgresConfig, redis::RedisConfig};
+
+    /// Checks everything about a URL that `connect` checks before it opens a connection.
+    fn check(url: &str) -> Result<()> {
+        if url.starts_with("postgres:") {
+            let config = PostgresConfig::new(url).with_parameters()?;
+            config.check()?;
+            config.options()?;
+            config.listen_options()?;
+        } else if url.starts_with("rediss:") {
+            let config = RedisConfig::new(url).with_parameters()?;
+            config.check()?;
+            config.servers()?;
+        } else {
+            let config = NatsConfig::new(url).with_parameters()?;
+            config.servers()?;
+            config.tls()?;
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn urls_of_managed_backends_in_the_guide_are_valid() {
+        let guides = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guides");
+        let page = format!("{guides}/managed-backends.md");
+        let recipes = fs::read_to_string(&page).unwrap();
+        let reference = fs::read_to_string(format!("{guides}/backends.md")).unwrap();
+        let schemes = ["postgres://", "rediss://", "tls://"];
+        let is_url = |text: &&str| schemes.iter().any(|it| text.starts_with(it) && text.len() > it.len());
+        let urls: Vec<&str> = recipes.split('`').filter(is_url).collect();
+        assert!(urls.len() > 10, "{urls:?}");
+        for url in urls {
+            // The driver of PostgreSQL ignores unknown parameters.
+            let query = url.split_once('?').map_or("", |(_, query)| query);
+            for name in query.split('&').filter_map(|pair| pair.split('=').next()).filter(|it| !it.is_empty())
+            {
+                assert!(reference.contains(&format!("`{name}`")), "`{name}` is not documented: {url}");
+            }
+            // Any file that exists can stand in for the credentials, because only `connect` parses them.
+            let url = url.replace("/run/secrets/onboarding/antiphon.creds", &page);
+            check(&url).unwrap_or_else(|error| panic!("{url}: {error}"));
+        }
+    }
+}

@@ -135,7 +135,7 @@ impl NatsConfig {
     }
 
     /// Applies the parameters of the URL.
-    pub(super) fn with_parameters(mut self) -> Result<Self> {
+    pub(crate) fn with_parameters(mut self) -> Result<Self> {
         let mut parameters = Parameters::of(&self.url);
         self.replicas = parameters.parsed("replicas")?.unwrap_or(self.replicas);
         self.prefix = parameters.text("prefix").unwrap_or(self.prefix);
@@ -162,7 +162,7 @@ impl NatsConfig {
     }
 
     /// Returns the TLS configuration if an authority or a client certificate is set.
-    pub(super) fn tls(&self) -> Result<Option<ClientConfig>> {
+    pub(crate) fn tls(&self) -> Result<Option<ClientConfig>> {
         let mut roots = RootCertStore::empty();
         match &self.authority {
             Some(pem) => {
@@ -196,7 +196,7 @@ impl NatsConfig {
     }
 
     /// Parses the URLs, and checks all settings that can be checked without a connection.
-    pub(super) fn servers(&self) -> Result<Vec<ServerAddr>> {
+    pub(crate) fn servers(&self) -> Result<Vec<ServerAddr>> {
         name::check_segment(&self.space)?;
         name::check_segment(&self.prefix)?;
         if !(1..=5).contains(&self.replicas) {

@@ -115,7 +115,7 @@ impl PostgresConfig {
     }
 
     /// Applies the parameters of the URL.
-    pub(super) fn with_parameters(mut self) -> Result<Self> {
+    pub(crate) fn with_parameters(mut self) -> Result<Self> {
         let mut parameters = Parameters::of(&self.url);
         self.listen_url = parameters.text("listen_url").or(self.listen_url);
         self.schema = parameters.text("schema").unwrap_or(self.schema);
@@ -128,7 +128,7 @@ impl PostgresConfig {
         Ok(self)
     }
 
-    pub(super) fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         name::check_segment(&self.space)?;
         let first = self.schema.bytes().next();
         let letters = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
@@ -153,11 +153,11 @@ impl PostgresConfig {
         Ok(())
     }
 
-    pub(super) fn options(&self) -> Result<PgConnectOptions> {
+    pub(crate) fn options(&self) -> Result<PgConnectOptions> {
         parse(&self.url)
     }
 
-    pub(super) fn listen_options(&self) -> Result<PgConnectOptions> {
+    pub(crate) fn listen_options(&self) -> Result<PgConnectOptions> {
         parse(self.listen_url.as_deref().unwrap_or(&self.url))
     }
 }

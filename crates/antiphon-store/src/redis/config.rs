@@ -164,7 +164,7 @@ impl RedisConfig {
     }
 
     /// Applies the parameters of the URL.
-    pub(super) fn with_parameters(mut self) -> Result<Self> {
+    pub(crate) fn with_parameters(mut self) -> Result<Self> {
         let mut parameters = Parameters::of(&self.url);
         self.nodes.extend(parameters.all("node"));
         self.cluster = parameters.parsed("cluster")?.unwrap_or(self.cluster);
@@ -197,7 +197,7 @@ impl RedisConfig {
     }
 
     /// Checks the configuration before any connection is opened.
-    pub(super) fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         name::check_segment(&self.space)?;
         #[cfg(feature = "tls")]
         if (self.authority.is_some() || self.client_certificate.is_some()) && !self.url.starts_with("rediss:")
@@ -223,7 +223,7 @@ impl RedisConfig {
     }
 
     /// Returns the configured servers, in order.
-    pub(super) fn servers(&self) -> Result<Vec<ConnectionInfo>> {
+    pub(crate) fn servers(&self) -> Result<Vec<ConnectionInfo>> {
         let first = parse(&self.url)?;
         let node = |address: &String| match host_and_port(address) {
             Some((host, port)) if !address.contains("://") => {
