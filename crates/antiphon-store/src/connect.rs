@@ -9,7 +9,8 @@ impl Backend {
     /// Connects to the engine of the URL, and returns a backend.
     ///
     /// The URL starts with `postgres://`, `redis://`, `rediss://`, `nats://` or `tls://` (NATS with TLS). `memory:`
-    /// creates a backend in the memory of this process.
+    /// creates a backend in the memory of this process. The parameter `patience` of the URL calls
+    /// [`with_patience`](Self::with_patience) with this number of seconds.
     ///
     /// `space` is the namespace of a service. All replicas of a service must use the same space. Services that share
     /// an engine must use different spaces. To set other options, use the configuration type and the `connect`
@@ -19,11 +20,25 @@ impl Backend {
     ///
     /// Returns [`Error::Config`] if the URL cannot be used or the feature of its engine is not enabled. Returns the
     /// error of the engine if the connection fails.
+    pub async fn connect(url: &str, space: &str, config: QueueConfig) -> Result<Self> {
+        #[cfg(not(any(feature = "nats", feature = "postgres", feature = "redis")))]
+        let (url, patience) = (url.to_owned(), None);
+        #[cfg(any(feature = "nats", feature = "postgres", feature = "redis"))]
+        let (url, patience) = {
+            let mut parameters = crate::parameters::Parameters::of(url);
+            let patience = parameters.seconds("patience")?;
+            (parameters.url(), patience)
+        };
+        let backend = Self::open(&url, space, config).await?;
+        Ok(patience.into_iter().fold(backend, Self::with_patience))
+    }
+
+    /// Connects to the engine of a URL that has only parameters of the engine.
     #[cfg_attr(
         not(any(feature = "nats", feature = "postgres", feature = "redis")),
         expect(clippy::unused_async, reason = "without an engine there is nothing to connect to")
     )]
-    pub async fn connect(url: &str, space: &str, config: QueueConfig) -> Result<Self> {
+    async fn open(url: &str, space: &str, config: QueueConfig) -> Result<Self> {
         let scheme = url.split(':').next().unwrap_or_default();
         let _ = space;
         match scheme {
@@ -72,7 +87,10 @@ fn missing(feature: &str) -> Error {
 mod tests {
     use std::fs;
 
-    use crate::{error::Result, nats::NatsConfig, postgres::PostgresConfig, redis::RedisConfig};
+    use crate::{
+        backend::Backend, error::Result, nats::NatsConfig, postgres::PostgresConfig, queue::QueueConfig,
+        redis::RedisConfig,
+    };
 
     /// Checks everything about a URL that `connect` checks before it opens a connection.
     fn check(url: &str) -> Result<()> {
@@ -91,6 +109,17 @@ mod tests {
             config.tls()?;
         }
         Ok(())
+    }
+
+    #[tokio::test]
+    async fn patience_is_read_before_the_connection_is_opened() {
+        let error =
+            Backend::connect("nats://h?patience=soon", "s", QueueConfig::default()).await.unwrap_err();
+        assert!(error.to_string().contains("`patience`"), "{error}");
+        let error = Backend::connect("redis://h:1?patience=90&pace=1", "s", QueueConfig::default())
+            .await
+            .unwrap_err();
+        assert!(error.to_string().contains("`pace`"), "{error}");
     }
 
     #[test]

@@ -1,5 +1,4 @@
 use async_nats::jetstream::message::PublishMessage;
-use bytes::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
 use super::{
@@ -33,7 +32,7 @@ impl NatsQueue {
         self.held_at(lease, held).await?;
         self.link.put(&self.name_subject(&lease.queue, &lease.id), PublishMessage::build()).await?;
         self.settle(lease, held, held.fence(State::Dead)).await?;
-        self.answer(&held.offer, Bytes::from_static(b"+ACK")).await;
+        self.accept(&held.place, &held.offer).await;
         Ok(())
     }
 
@@ -41,7 +40,7 @@ impl NatsQueue {
     pub(super) async fn lay_out(&self, place: &JobRef, fence: Fence, at: u64, offer: &str) -> Result<()> {
         self.link.put(&self.name_subject(&place.queue, &place.id), PublishMessage::build()).await?;
         if set_fence(&self.link, place, fence.in_state(State::Dead), at).await?.is_some() {
-            self.answer(offer, Bytes::from_static(b"+ACK")).await;
+            self.accept(place, offer).await;
         }
         Ok(())
     }

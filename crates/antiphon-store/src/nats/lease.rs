@@ -3,9 +3,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use async_nats::jetstream::{
-    Message,
-    consumer::{Consumer, pull},
+use async_nats::{
+    header::NATS_SCHEDULER,
+    jetstream::{
+        Message,
+        consumer::{Consumer, pull},
+    },
 };
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
@@ -85,6 +88,8 @@ struct Offer {
     gone: bool,
     /// Whether the job was delivered before.
     again: bool,
+    /// Whether this is a reminder of a delayed job, which has no payload.
+    reminds: bool,
     /// The time of the request.
     asked: Instant,
     reply: String,
@@ -93,14 +98,20 @@ struct Offer {
 impl Offer {
     fn read(queue: &str, message: &Message, asked: Instant) -> Option<Self> {
         let info = message.info().ok()?;
-        let id = message.subject.rsplit('.').next()?.to_owned();
+        let (mut id, mut number) = (message.subject.rsplit('.').next()?, info.stream_sequence);
+        let reminds = message.headers.as_ref().is_some_and(|headers| headers.get(NATS_SCHEDULER).is_some());
+        if reminds {
+            let mut parts = message.subject.rsplit('.');
+            (number, id) = (parts.next()?.parse().ok()?, parts.next()?);
+        }
         let header = |name: &str| message.headers.as_ref().and_then(|headers| headers.get(name));
         Some(Self {
-            place: JobRef { queue: queue.to_owned(), id, number: info.stream_sequence },
+            place: JobRef { queue: queue.to_owned(), id: id.to_owned(), number },
             payload: message.payload.clone(),
             due: header(DUE).and_then(|due| due.as_str().parse().ok()).unwrap_or_default(),
             gone: header(GONE).is_some(),
-            again: info.delivered > 1,
+            again: reminds || info.delivered > 1,
+            reminds,
             asked,
             reply: message.reply.as_ref()?.to_string(),
         })
@@ -190,7 +201,16 @@ impl NatsQueue {
     }
 
     /// Leases an offered job if its fence allows it.
-    async fn claim(&self, offer: Offer) -> Result<Option<Job>> {
+    async fn claim(&self, mut offer: Offer) -> Result<Option<Job>> {
+        while offer.reminds {
+            if let Some(job) = self.link.message(Kind::Jobs, offer.place.number).await? {
+                offer.due = job.number(DUE).unwrap_or_default();
+                (offer.payload, offer.reminds) = (job.payload, false);
+            } else if !self.is_there(&offer.place).await? {
+                self.accept(&offer.place, &offer.reply).await;
+                return Ok(None);
+            }
+        }
         let place = &offer.place;
         if offer.gone {
             self.answer(&offer.reply, Bytes::from_static(b"+ACK")).await;
@@ -204,7 +224,7 @@ impl NatsQueue {
             let now = self.link.clock.now();
             let (at, attempt) = match found {
                 None if offer.due > now => {
-                    self.decline(&offer.reply, until(offer.due, now)).await;
+                    self.postpone(place, offer.due, &offer.reply).await?;
                     return Ok(None);
                 }
                 None => (0, 1),
@@ -213,7 +233,11 @@ impl NatsQueue {
                     return Ok(None);
                 }
                 Some((_, Fence { state: State::Dead, .. })) => {
-                    self.answer(&offer.reply, Bytes::from_static(b"+ACK")).await;
+                    self.accept(place, &offer.reply).await;
+                    return Ok(None);
+                }
+                Some((_, Fence { state: State::Waiting, until, .. })) if until > now => {
+                    self.postpone(place, until, &offer.reply).await?;
                     return Ok(None);
                 }
                 Some((_, fence)) if fence.until > now => {
@@ -239,7 +263,7 @@ impl NatsQueue {
             let doubtful = doubtful || offer.asked.elapsed() > RESTART;
             if at == 0 && doubtful && !self.is_there(place).await? {
                 self.link.forget(Kind::Fences, number).await;
-                self.answer(&offer.reply, Bytes::from_static(b"+ACK")).await;
+                self.accept(place, &offer.reply).await;
                 return Ok(None);
             }
             let held = Held { place: offer.place, holder, attempt, fence: number, offer: offer.reply };

@@ -86,6 +86,9 @@ pub(super) struct Link {
     /// Whether reads use direct get. Direct get is used only with one replica, because with more replicas a direct
     /// read can be stale.
     pub(super) direct: bool,
+    /// Whether the server keeps long delays of jobs as schedules, since NATS 2.12. Without schedules, the server keeps
+    /// all delays in memory.
+    pub(super) schedules: bool,
 }
 
 impl Link {

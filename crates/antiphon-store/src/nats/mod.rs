@@ -36,8 +36,10 @@
 //!   these names. `depth` reads the fences of up to 4,000 jobs, and estimates larger numbers.
 //! - **Deleting a log**, and reading a log from its start, require the server to read every block of the stream
 //!   `logs`.
-//! - **Delayed jobs** are in the memory of the consumer, which checks all delayed jobs whenever one is due. This works
-//!   for ten thousand delayed jobs. For a million delayed jobs, use another backend.
+//! - **Delayed jobs**: since NATS 2.12, a delay of ten seconds or more is a message schedule in the stream `jobs`. Two
+//!   seconds before the job is due, the schedule writes a reminder, and the consumer delivers the reminder. Before NATS
+//!   2.12, and for short delays, the consumer keeps delayed jobs in memory, and checks all of them whenever one is due.
+//!   This works for ten thousand delayed jobs.
 //!
 //! # Durability and failover
 //!

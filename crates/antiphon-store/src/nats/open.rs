@@ -45,11 +45,21 @@ impl Link {
             .backpressure_on_inflight(true)
             .build(client.clone());
         let opened = try_join_all(Kind::ALL.map(|kind| open_stream(&context, &config, kind))).await?;
+        let schedules = client.is_server_compatible(2, 12, 0) && allow_schedules(&context, &config).await;
         let (streams, replicas): (Vec<_>, Vec<_>) = opened.into_iter().unzip();
         let most = replicas.into_iter().max().unwrap_or(1);
         check_server(&client, most)?;
         let clock = Clock::new();
-        let link = Arc::new(Self { client, context, clock, interrupted, streams, config, direct: most == 1 });
+        let link = Arc::new(Self {
+            client,
+            context,
+            clock,
+            interrupted,
+            streams,
+            config,
+            direct: most == 1,
+            schedules,
+        });
         link.run(link.set_clock()).await?;
         tokio::spawn(watch_over(Arc::downgrade(&link), announced, interrupter));
         Ok(link)
@@ -152,10 +162,30 @@ async fn open_stream(context: &Context, settings: &NatsConfig, kind: Kind) -> Re
         allow_direct: true,
         ..Config::default()
     };
-    // An operator may have changed the stream, so an existing stream is not modified.
+    // An operator may have changed the settings of the stream, so an existing stream keeps them.
     let stream = context.get_or_create_stream(stream).await.map_err(failed)?;
     let replicas = stream.cached_info().config.num_replicas;
     Ok((context.get_stream_no_info(name).await.map_err(failed)?, replicas))
+}
+
+/// Allows schedules in the stream of jobs, and returns whether schedules are allowed.
+async fn allow_schedules(context: &Context, settings: &NatsConfig) -> bool {
+    let allowed = async {
+        let mut config =
+            context.get_stream(stream_name(settings, Kind::Jobs)).await?.cached_info().config.clone();
+        if !config.allow_message_schedules {
+            config.allow_message_schedules = true;
+            context.update_stream(config).await?;
+        }
+        Ok::<_, Box<dyn std::error::Error + Send + Sync>>(())
+    };
+    match allowed.await {
+        Ok(()) => true,
+        Err(error) => {
+            tracing::warn!(%error, "NATS did not allow schedules in the stream of jobs; it keeps delayed jobs in memory");
+            false
+        }
+    }
 }
 
 /// Follows the server's clock, and reports possibly missed events, while the connection is in use.

@@ -4,16 +4,20 @@ use std::{
     time::Duration,
 };
 
-use async_nats::jetstream::{
-    consumer::{AckPolicy, Consumer, pull},
-    message::PublishMessage,
+use async_nats::{
+    header::{NATS_SCHEDULE, NATS_SCHEDULE_TARGET},
+    jetstream::{
+        consumer::{AckPolicy, Consumer, pull},
+        message::PublishMessage,
+    },
 };
 use async_trait::async_trait;
 use bytes::Bytes;
+use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 use tokio::{sync::Semaphore, time::sleep};
 
 use super::{
-    clock::millis,
+    clock::{millis, until},
     fence::{Fence, State, fence},
     lease::Held,
     link::{IN_FLIGHT, Kept, Kind, Link, failed},
@@ -34,6 +38,16 @@ pub(super) const DUE: &str = "Antiphon-Due";
 /// The additional time before `JetStream` delivers a job again. The lease starts a little later than the delivery.
 /// Without this time, a second delivery could happen while the lease is still valid.
 const SLACK: Duration = Duration::from_millis(20);
+
+/// The last part of the subject of a schedule.
+const LATER: &str = "later";
+
+/// The shortest delay that is kept as a schedule.
+const SCHEDULED: Duration = Duration::from_secs(10);
+
+/// The time by which a reminder is written before its job is due. The server writes reminders with a precision of a
+/// second.
+const EARLY: Duration = Duration::from_secs(2);
 
 /// The maximum number of acknowledged jobs that are removed concurrently in the background.
 const CLEANERS: usize = 256;
@@ -71,6 +85,11 @@ impl JobRef {
         link.subject(Kind::Fences, &format!("{}/{}/{}", self.queue, self.id, self.number))
     }
 
+    /// The subject of the message that offers a delayed job again when its delay is over.
+    pub(super) fn reminder(&self, link: &Link) -> String {
+        link.subject(Kind::Jobs, &format!("{}/{}/{}", self.queue, self.id, self.number))
+    }
+
     /// Parses the subject of a fence.
     fn of(fence: &str) -> Option<Self> {
         let mut parts = fence.rsplit('.');
@@ -105,11 +124,21 @@ impl NatsQueue {
         if let Some(consumer) = known {
             return Ok(consumer);
         }
+        let jobs = self.link.subject(Kind::Jobs, queue) + ".*";
+        let mut name = consumer_name(self.link.space(), queue);
+        let (mut filter_subject, mut filter_subjects) = (jobs.clone(), Vec::new());
+        if self.link.schedules {
+            // Processes without schedules use a consumer of their own, because their consumer has no reminders.
+            name.push_str(",due");
+            let reminders = jobs.clone() + ".*";
+            (filter_subject, filter_subjects) = (String::new(), vec![jobs, reminders]);
+        }
         let config = pull::Config {
-            durable_name: Some(consumer_name(self.link.space(), queue)),
+            durable_name: Some(name),
             ack_policy: AckPolicy::Explicit,
             ack_wait: self.shared.config.lease + SLACK,
-            filter_subject: self.link.subject(Kind::Jobs, queue) + ".*",
+            filter_subject,
+            filter_subjects,
             max_ack_pending: -1,
             max_waiting: 4096,
             ..pull::Config::default()
@@ -138,7 +167,7 @@ impl NatsQueue {
     /// removed job.
     pub(super) async fn clean(&self, place: &JobRef, fence: u64, offer: Option<&str>) -> Result<()> {
         if let Some(offer) = offer {
-            self.answer(offer, Bytes::from_static(b"+ACK")).await;
+            self.accept(place, offer).await;
         }
         self.link.remove(Kind::Jobs, place.number).await?;
         self.link.forget(Kind::Fences, fence).await;
@@ -151,6 +180,40 @@ impl NatsQueue {
         if let Err(error) = self.link.client.publish(offer.to_owned(), answer).await {
             tracing::debug!(%error, "the reply to a job delivery could not be sent; NATS delivers the job again");
         }
+    }
+
+    /// Acknowledges the delivery of a job or of its reminder. The reminder is removed.
+    pub(super) async fn accept(&self, place: &JobRef, offer: &str) {
+        self.answer(offer, Bytes::from_static(b"+ACK")).await;
+        if let Some(number) = delivered(offer).filter(|number| *number != place.number) {
+            self.link.forget(Kind::Jobs, number).await;
+        }
+    }
+
+    /// Rejects a delivery until `due`. The server keeps a long delay as a schedule, which survives a restart and needs
+    /// less memory. The schedule writes a reminder, and the reminder offers the job again.
+    pub(super) async fn postpone(&self, place: &JobRef, due: u64, offer: &str) -> Result<()> {
+        let delay = until(due, self.link.clock.now());
+        if !self.link.schedules || delay < SCHEDULED {
+            self.decline(offer, delay).await;
+            return Ok(());
+        }
+        let reminder = place.reminder(&self.link);
+        let message = PublishMessage::build()
+            .header(NATS_SCHEDULE, at(due - millis(EARLY)))
+            .header(NATS_SCHEDULE_TARGET, reminder.as_str());
+        self.link.put(&format!("{reminder}.{LATER}"), message).await?;
+        self.accept(place, offer).await;
+        Ok(())
+    }
+
+    /// Counts the jobs of a queue that a schedule delays.
+    async fn scheduled(&self, queue: &str) -> Result<u64> {
+        if !self.link.schedules {
+            return Ok(0);
+        }
+        let schedules = self.link.subject(Kind::Jobs, queue) + ".*.*." + LATER;
+        self.link.how_many(Kind::Jobs, schedules).await
     }
 
     /// Rejects a delivery. `JetStream` delivers the job again after `delay`.
@@ -184,7 +247,7 @@ impl NatsQueue {
             self.forget_dispatcher(queue);
             failed(error)
         })?;
-        let offered = info.num_pending + info.num_ack_pending as u64;
+        let offered = info.num_pending + info.num_ack_pending as u64 + self.scheduled(queue).await?;
         let mut depth = Depth::default();
         let filter = self.link.subject(Kind::Fences, queue) + ".>";
         let fences = self.link.how_many(Kind::Fences, filter.clone()).await?;
@@ -296,10 +359,9 @@ impl Queue for NatsQueue {
         }
         self.link
             .run(async {
-                let until = self.link.clock.now() + millis(delay);
-                self.settle(lease, &held, Fence { until, ..held.fence(State::Waiting) }).await?;
-                self.decline(&held.offer, delay).await;
-                Ok(())
+                let due = self.link.clock.now() + millis(delay);
+                self.settle(lease, &held, Fence { until: due, ..held.fence(State::Waiting) }).await?;
+                self.postpone(&held.place, due, &held.offer).await
             })
             .await
     }
@@ -350,6 +412,22 @@ impl Queue for NatsQueue {
     async fn ping(&self) -> Result<()> {
         self.link.run(self.link.last(Kind::Jobs, &self.job_subject("ping", "ping"))).await.map(drop)
     }
+}
+
+/// Returns the sequence number of the message of a delivery.
+fn delivered(offer: &str) -> Option<u64> {
+    // Newer servers write their domain and the account before the name of the stream, and a random word at the end.
+    let parts: Vec<_> = offer.split('.').collect();
+    let index = if parts.len() == 9 { 5 } else { 7 };
+    parts.get(index)?.parse().ok()
+}
+
+/// Returns the schedule of a message at a time of the server's clock.
+fn at(due: u64) -> String {
+    let due = OffsetDateTime::from_unix_timestamp_nanos(i128::from(due) * 1_000_000).ok();
+    let due = due.and_then(|due| due.format(&Rfc3339).ok());
+    // A time that has no date is further away than any program lives.
+    format!("@at {}", due.as_deref().unwrap_or("9999-12-31T23:59:59Z"))
 }
 
 /// Returns the name of the consumer of a queue. NATS accepts at most 255 bytes, so a long name is replaced by a

