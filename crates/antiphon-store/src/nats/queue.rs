@@ -185,6 +185,11 @@ impl NatsQueue {
     /// Acknowledges the delivery of a job or of its reminder. The reminder is removed.
     pub(super) async fn accept(&self, place: &JobRef, offer: &str) {
         self.answer(offer, Bytes::from_static(b"+ACK")).await;
+        self.forget_reminder(place, offer).await;
+    }
+
+    /// Removes the reminder of a job, if the delivery is not the job itself.
+    async fn forget_reminder(&self, place: &JobRef, offer: &str) {
         if let Some(number) = delivered(offer).filter(|number| *number != place.number) {
             self.link.forget(Kind::Jobs, number).await;
         }
@@ -203,7 +208,9 @@ impl NatsQueue {
             .header(NATS_SCHEDULE, at(due - millis(EARLY)))
             .header(NATS_SCHEDULE_TARGET, reminder.as_str());
         self.link.put(&format!("{reminder}.{LATER}"), message).await?;
-        self.accept(place, offer).await;
+        // Until the server has processed the acknowledgement, `count` would count this job twice.
+        self.link.client.request(offer.to_owned(), Bytes::from_static(b"+ACK")).await.map_err(failed)?;
+        self.forget_reminder(place, offer).await;
         Ok(())
     }
 
