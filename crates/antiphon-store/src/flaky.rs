@@ -5,7 +5,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use async_trait::async_trait;
@@ -149,6 +149,10 @@ macro_rules! flaky {
 impl<T: Store + ?Sized> Store for Flaky<T> {
     fn is_shared(&self) -> bool {
         self.inner.is_shared()
+    }
+
+    async fn now(&self) -> Result<SystemTime> {
+        flaky!(self, self.inner.now())
     }
 
     async fn get(&self, key: &str) -> Result<Option<Record>> {

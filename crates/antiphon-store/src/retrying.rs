@@ -1,6 +1,11 @@
 //! A wrapper that retries failed calls and finds out whether a write with a lost response was applied.
 
-use std::{fmt, future::Future, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    future::Future,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
@@ -172,6 +177,10 @@ struct Unsettled(#[source] Error);
 impl<T: Store + ?Sized> Store for Retrying<T> {
     fn is_shared(&self) -> bool {
         self.inner.is_shared()
+    }
+
+    async fn now(&self) -> Result<SystemTime> {
+        self.persist(|| self.inner.now()).await.0
     }
 
     async fn get(&self, key: &str) -> Result<Option<Record>> {

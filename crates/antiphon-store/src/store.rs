@@ -1,4 +1,7 @@
-use std::{fmt, time::Duration};
+use std::{
+    fmt,
+    time::{Duration, SystemTime},
+};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -124,6 +127,15 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// Deletes a log. If the log does not exist, the call succeeds.
     async fn delete_log(&self, log: &str) -> Result<()>;
+
+    /// Returns the time of the clock that expires records. Compare a time that several replicas use with this time,
+    /// because the clock of a replica can be wrong.
+    ///
+    /// The default implementation returns the time of this process, as for a store in memory. A wrapper returns the time
+    /// of the wrapped store.
+    async fn now(&self) -> Result<SystemTime> {
+        Ok(SystemTime::now())
+    }
 
     /// Returns whether the data survives a restart of this process and is visible to other processes.
     ///

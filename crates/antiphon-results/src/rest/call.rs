@@ -40,7 +40,10 @@ impl FromRequestParts<DualResponseServer> for Call {
         let query = Query::read(text);
         let shown = match (query.link(), &server.inner.options.authenticate) {
             // If the request contains a link, only the link determines the access.
-            (Some(link), _) => server.open_link(link),
+            (Some(link), _) => {
+                server.inner.read_clock().await;
+                server.open_link(link)
+            }
             (None, Some(authenticate)) => match authenticate.authenticate(parts).await? {
                 Some(owner) => Ok(Access::caller(owner)),
                 None => Err(DualResponseError::Unauthorized),

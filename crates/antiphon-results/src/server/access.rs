@@ -147,6 +147,7 @@ impl Inner {
     pub(crate) async fn open(&self, id: &str, access: &Access, action: Action) -> Result<Resource> {
         // A link contains the ID of its set and its scopes. Both are checked before any lookup.
         check_link(id, access, action)?;
+        self.read_clock().await;
         let Some(resource) = self.options.store.get(id).await? else {
             return Err(match self.options.store.tombstone(id).await? {
                 Some(TombstoneEntry { tombstone: Tombstone::Expired, owner }) if access.is(&owner) => {

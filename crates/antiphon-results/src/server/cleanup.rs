@@ -48,6 +48,7 @@ impl DualResponseServer {
 
 impl Inner {
     async fn clean_up(&self) -> Result<u64> {
+        self.read_clock().await;
         let mut removed = 0;
         loop {
             let at = self.now();

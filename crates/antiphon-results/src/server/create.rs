@@ -144,6 +144,7 @@ impl Inner {
         let life = expiration.unwrap_or(self.options.default_expiration).min(limits.life);
         within("the metadata of the result set", &Value::Object(metadata.clone()), limits.metadata_bytes)?;
 
+        self.read_clock().await;
         let id = new_id();
         let mut resource = Resource::new(id.clone(), bounded(name), self.now(), life);
         resource.metadata = metadata;

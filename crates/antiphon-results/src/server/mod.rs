@@ -19,11 +19,14 @@ use std::{
     collections::HashMap,
     fmt,
     future::Future,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicI64, Ordering},
+    },
     time::Duration,
 };
 
-use chrono::{DateTime, SubsecRound as _, Utc};
+use chrono::{DateTime, SubsecRound as _, TimeDelta, Utc};
 use tokio::{sync::Semaphore, task::AbortHandle};
 use url::Url;
 
@@ -89,6 +92,8 @@ pub(crate) struct Inner {
     looks: Looks,
     writes: Writes,
     cleaning: OnceLock<AbortHandle>,
+    /// How far the clock of the store is ahead of the clock of this process, in milliseconds.
+    difference: Arc<AtomicI64>,
     /// Listener in addition to the audit listener.
     watcher: OnceLock<audit::Listener>,
     newest: Newest,
@@ -101,7 +106,7 @@ impl DualResponseServer {
     ///
     /// Returns [`DualResponseError::Config`] if the base URL is missing or invalid, if the URI scheme is invalid, or
     /// if two queries have the same name. Also returns this error if the default or the maximum size of a page is 0.
-    pub fn new(options: DualResponseServerOptions) -> Result<Self> {
+    pub fn new(mut options: DualResponseServerOptions) -> Result<Self> {
         let base = base(&options.base_url)?;
         if let Some(problem) = options.problems.first() {
             return Err(DualResponseError::Config(problem.clone()));
@@ -118,6 +123,9 @@ impl DualResponseServer {
                 "`with_default_page_size` and `ResultLimits::with_page_rows` must be at least 1".into(),
             ));
         }
+        let difference = Arc::<AtomicI64>::default();
+        let (local, ahead) = (options.clock, Arc::clone(&difference));
+        options.clock = Arc::new(move || local() + TimeDelta::milliseconds(ahead.load(Ordering::Relaxed)));
         let limits = &options.limits;
         let inner = Inner {
             pages: Semaphore::new(limits.concurrent_pages.min(Semaphore::MAX_PERMITS)),
@@ -132,6 +140,7 @@ impl DualResponseServer {
             closures: Mutex::default(),
             sorted: Sorted::default(),
             cleaning: OnceLock::new(),
+            difference,
             watcher: OnceLock::new(),
             newest: Newest::default(),
             options,
@@ -309,7 +318,14 @@ pub enum Expiry {
 }
 
 impl Inner {
-    /// Returns the current time in milliseconds, which is the precision of stored times.
+    /// Compares the clock of the store with the clock of this process. The store knows the difference for a while, so
+    /// this call is cheap.
+    pub(crate) async fn read_clock(&self) {
+        let difference = self.options.store.clock_difference().await;
+        self.difference.store(difference.num_milliseconds(), Ordering::Relaxed);
+    }
+
+    /// Returns the current time by the clock of the store, in milliseconds, which is the precision of stored times.
     pub(crate) fn now(&self) -> DateTime<Utc> {
         (self.options.clock)().trunc_subsecs(3)
     }

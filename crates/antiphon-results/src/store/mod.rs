@@ -89,6 +89,14 @@ pub trait ResourceStore: fmt::Debug + Send + Sync + 'static {
         Ok(None)
     }
 
+    /// Returns how far the clock of the store is ahead of the clock of this process. The server adds this difference to
+    /// its clock, so that all replicas agree on the time.
+    ///
+    /// The default implementation returns zero, as for a store in memory.
+    async fn clock_difference(&self) -> TimeDelta {
+        TimeDelta::zero()
+    }
+
     /// Returns whether other processes share this store. A server with a shared store rejects closures as sources.
     fn is_shared(&self) -> bool;
 
@@ -137,6 +145,10 @@ impl<S: ResourceStore + ?Sized> ResourceStore for Arc<S> {
 
     async fn newest(&self, caller: &str) -> Result<Option<String>> {
         (**self).newest(caller).await
+    }
+
+    async fn clock_difference(&self) -> TimeDelta {
+        (**self).clock_difference().await
     }
 
     fn is_shared(&self) -> bool {

@@ -98,6 +98,7 @@ macro_rules! store_laws {
             names_that_look_alike_are_different
             expired_record_is_neither_read_nor_listed_nor_updated
             expired_record_makes_room_for_a_new_one
+            clock_is_shared_and_expires_records
             write_without_a_time_to_live_never_expires
             update_begins_the_time_to_live_anew
             expired_record_is_claimed_and_deleted_at_its_revision

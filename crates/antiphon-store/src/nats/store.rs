@@ -1,4 +1,7 @@
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use async_nats::jetstream::message::PublishMessage;
 use async_trait::async_trait;
@@ -159,6 +162,10 @@ struct Write {
 
 #[async_trait]
 impl Store for NatsStore {
+    async fn now(&self) -> Result<SystemTime> {
+        Ok(SystemTime::UNIX_EPOCH + Duration::from_millis(self.link.clock.now()))
+    }
+
     async fn get(&self, key: &str) -> Result<Option<Record>> {
         name::check(key)?;
         let found = self.link.run(self.look(key)).await?;

@@ -1,4 +1,8 @@
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -140,6 +144,12 @@ impl Sql {
 
 #[async_trait]
 impl Store for PostgresStore {
+    async fn now(&self) -> Result<SystemTime> {
+        let statement = sqlx::query("select (extract(epoch from now()) * 1000000)::bigint");
+        let row = self.inner.pool.row(statement).await?.ok_or_else(silent)?;
+        Ok(SystemTime::UNIX_EPOCH + Duration::from_micros(number(&row, 0)?))
+    }
+
     async fn get(&self, key: &str) -> Result<Option<Record>> {
         name::check(key)?;
         let row = self.inner.pool.row(self.statement(&self.inner.store.get).bind(key)).await?;

@@ -39,8 +39,13 @@ impl Parts {
     }
 
     pub(super) fn count(&mut self) -> Result<u64> {
-        self.int().and_then(|value| u64::try_from(value).map_err(|_| odd_reply()))
+        self.0.next().ok_or_else(odd_reply).and_then(|value| count(&value))
     }
+}
+
+/// Reads a number that is not negative.
+pub(super) fn count(value: &Value) -> Result<u64> {
+    int(value).and_then(|value| u64::try_from(value).map_err(|_| odd_reply()))
 }
 
 /// Reads a number. Redis stores some numbers as text.

@@ -46,6 +46,7 @@ scripts! {
     REMOVE = include_str!("lua/remove.lua");
     APPEND = include_str!("lua/append.lua");
     READ = include_str!("lua/read.lua");
+    NOW = "local t = redis.call('TIME') return t[1] * 1000 + math.floor(t[2] / 1000)";
     // If the memory is full, pushes are rejected, but existing jobs can still be finished.
     PUSH = "#!lua\n", include_str!("lua/queue.lua"), include_str!("lua/push.lua");
     LEASE = "#!lua flags=allow-oom\n", include_str!("lua/queue.lua"), include_str!("lua/lease.lua");

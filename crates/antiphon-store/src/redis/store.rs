@@ -1,4 +1,8 @@
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -66,6 +70,12 @@ impl RedisStore {
 
 #[async_trait]
 impl Store for RedisStore {
+    async fn now(&self) -> Result<SystemTime> {
+        // Records expire by the clock of their node. The nodes of a cluster have almost the same time.
+        let reply = self.shared.link.run(&script::NOW, self.shared.keys.bucket_of("now"), |_| {});
+        Ok(SystemTime::UNIX_EPOCH + Duration::from_millis(reply::count(&reply.await?)?))
+    }
+
     async fn get(&self, key: &str) -> Result<Option<Record>> {
         name::check(key)?;
         let reply = self.shared.link.run(&script::GET, self.shared.keys.bucket_of(key), |cmd| {

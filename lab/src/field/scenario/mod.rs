@@ -6,6 +6,7 @@ use super::{Break, Client, Field, Fleet, key_ring};
 use crate::services::Backend;
 
 mod backlog;
+mod clocks;
 mod expiry;
 mod hostile;
 mod keys;
@@ -41,6 +42,8 @@ pub(super) enum Scenario {
     Skew,
     /// Records above 256 KiB are read while they are written.
     Large,
+    /// The clock of one replica is an hour ahead, and another one is 20 minutes behind.
+    Clocks,
     /// Two million jobs wait.
     Backlog,
     /// A million records have expired.
@@ -48,7 +51,7 @@ pub(super) enum Scenario {
 }
 
 impl Scenario {
-    pub(super) const ALL: [Self; 12] = [
+    pub(super) const ALL: [Self; 13] = [
         Self::Sleep,
         Self::Keys,
         Self::LostJobs,
@@ -59,6 +62,7 @@ impl Scenario {
         Self::NewerFormat,
         Self::Skew,
         Self::Large,
+        Self::Clocks,
         Self::Backlog,
         Self::Expiry,
     ];
@@ -76,6 +80,7 @@ impl Scenario {
             Self::NewerFormat => "newer-format",
             Self::Skew => "skew",
             Self::Large => "large",
+            Self::Clocks => "clocks",
             Self::Backlog => "backlog",
             Self::Expiry => "expiry",
         }
@@ -107,6 +112,7 @@ impl Scenario {
             Self::NewerFormat => newer_format::run(field),
             Self::Skew => skew::run(field),
             Self::Large => large::run(field),
+            Self::Clocks => clocks::run(field),
             Self::Backlog => backlog::run(field),
             Self::Expiry => expiry::run(field),
         }

@@ -42,7 +42,7 @@ impl Shared {
             if let Some(due) = found.as_ref().and_then(due).filter(|due| *due <= end) {
                 return Ok(due);
             }
-            let (value, ttl) = (alarm(end), until(end, Utc::now()).max(LEAST));
+            let (value, ttl) = (alarm(end), until(end, self.now()).max(LEAST));
             let written = match found {
                 Some(record) => self.store.update(&key, value, Some(ttl), record.revision).await,
                 None => self.store.create(&key, value, Some(ttl)).await,
@@ -62,7 +62,7 @@ impl Shared {
         end: DateTime<Utc>,
         alarm: DateTime<Utc>,
     ) -> Result<()> {
-        if alarm - Utc::now() < NEAR {
+        if alarm - self.now() < NEAR {
             self.wake_by(id, end).await?;
         }
         Ok(())

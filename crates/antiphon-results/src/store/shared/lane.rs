@@ -154,7 +154,7 @@ impl Lane {
                 return Ok(outcomes);
             }
             set.leave(mark.clone());
-            let ttl = backstop(&set.resource);
+            let ttl = backstop(&set.resource, self.shared.now());
             let kept = Kept::Set(set);
             match self.shared.store.update(&id.set(), kept.write()?, ttl, revision).await {
                 Ok(revision) => {

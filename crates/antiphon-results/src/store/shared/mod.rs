@@ -19,6 +19,7 @@
 
 mod again;
 mod alarm;
+mod clock;
 mod lane;
 mod newest;
 mod record;
@@ -28,10 +29,11 @@ use std::{collections::HashMap, error::Error as StdError, sync::Arc, sync::Mutex
 
 use antiphon_store::{Backend, Revision, Store};
 use async_trait::async_trait;
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 
 use self::{
     again::{Attempts, random_name},
+    clock::StoreClock,
     lane::Lanes,
     record::{Buried, Id, Kept, backstop, check_size},
 };
@@ -81,14 +83,19 @@ struct Shared {
     lanes: Lanes,
     /// Alarms of the sets that the last clean-up found. If one of these sets is removed, its alarm is removed too.
     claimed: Mutex<HashMap<String, Revision>>,
+    clock: StoreClock,
 }
 
 impl SharedStore {
     /// Creates a store on this backend. The store retries failed calls with
     /// [`Backend::retrying`](antiphon_store::Backend::retrying), so do not pass a backend that already retries.
     pub fn new(backend: Backend) -> Self {
-        let shared =
-            Shared { store: backend.retrying().store, lanes: Lanes::default(), claimed: Mutex::default() };
+        let shared = Shared {
+            store: backend.retrying().store,
+            lanes: Lanes::default(),
+            claimed: Mutex::default(),
+            clock: StoreClock::default(),
+        };
         Self { shared: Arc::new(shared), tombstones: TOMBSTONES }
     }
 
@@ -115,7 +122,7 @@ impl Shared {
     /// Writes a set, and replaces any existing record.
     async fn put(&self, id: Id<'_>, resource: Resource) -> Result<()> {
         let key = id.set();
-        let ttl = backstop(&resource);
+        let ttl = backstop(&resource, self.now());
         let value = Kept::new(resource).write()?;
         let mut attempts = Attempts::default();
         let mut written = self.store.create(&key, value.clone(), ttl).await;
@@ -236,6 +243,10 @@ impl ResourceStore for SharedStore {
 
     async fn newest(&self, caller: &str) -> Result<Option<String>> {
         self.shared.newest(caller).await
+    }
+
+    async fn clock_difference(&self) -> TimeDelta {
+        self.shared.clock_difference().await
     }
 
     fn is_shared(&self) -> bool {

@@ -134,8 +134,8 @@ impl Set {
 
 /// Returns the lifetime of a resource's record. The record's lifetime is much longer than the lifetime of the set,
 /// because normally the alarm triggers the removal of the set.
-pub(super) fn backstop(resource: &Resource) -> Option<Duration> {
-    resource.expires_at.map(|end| until(end, Utc::now()).saturating_add(BACKSTOP))
+pub(super) fn backstop(resource: &Resource, now: DateTime<Utc>) -> Option<Duration> {
+    resource.expires_at.map(|end| until(end, now).saturating_add(BACKSTOP))
 }
 
 /// Returns the time from `at` to `end`, or zero if `end` has passed.

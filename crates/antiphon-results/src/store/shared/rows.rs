@@ -2,7 +2,7 @@
 
 use antiphon_store::{ENTRY_COST, MAX_VALUE, Retrying, Store};
 use bytes::Bytes;
-use chrono::{TimeDelta, Utc};
+use chrono::TimeDelta;
 
 use super::{Shared, record::Id, storage};
 use crate::{
@@ -31,7 +31,7 @@ impl Shared {
             return Ok(());
         }
         // If the process stops before the set is saved, this alarm removes the rows.
-        self.wake_by(id, Utc::now() + MAKING).await?;
+        self.wake_by(id, self.now() + MAKING).await?;
         let log = id.rows();
         let mut written = 0;
         while written < rows.len() {

@@ -5,7 +5,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use antiphon_store::{Backend, Cursor, Memory, Page, QueueConfig, Record, Result, Revision, Store};
@@ -37,6 +37,10 @@ impl Counted {
 
 #[async_trait]
 impl Store for Counted {
+    async fn now(&self) -> Result<SystemTime> {
+        self.inner.now().await
+    }
+
     async fn get(&self, key: &str) -> Result<Option<Record>> {
         self.counts.reads.fetch_add(1, Ordering::Relaxed);
         self.inner.get(key).await

@@ -32,6 +32,20 @@ pub async fn expired_record_makes_room_for_a_new_one(stores: &Stores) {
     assert!(store.claim_expired("", LONG, 10).await.unwrap().is_empty());
 }
 
+/// Tests that all handles have one clock, and that this clock expires records.
+pub async fn clock_is_shared_and_expires_records(stores: &Stores) {
+    const ERROR: Duration = Duration::from_millis(500);
+    let (one, other) = (stores.open().await, stores.open().await);
+    let before = one.now().await.unwrap();
+    one.create("short", bytes("value"), Some(stores.short())).await.unwrap();
+    until_expired(&*other, "short").await;
+    let after = other.now().await.unwrap();
+    assert!(after + ERROR >= before + stores.short(), "{before:?} {after:?}");
+    assert!(after > before, "{before:?} {after:?}");
+    let (first, second) = (one.now().await.unwrap(), other.now().await.unwrap());
+    assert!(second + ERROR >= first, "{first:?} {second:?}");
+}
+
 /// Tests that the last write determines whether a record expires.
 pub async fn write_without_a_time_to_live_never_expires(stores: &Stores) {
     let store = stores.open().await;

@@ -64,6 +64,8 @@ pub(crate) enum Fault {
     ListingMistakesTheRevision,
     /// What has expired is listed.
     ExpiredIsListed,
+    /// Each moment has the same time.
+    ClockStandsStill,
     /// Nothing is created where something has expired.
     ExpiredIsInTheWay,
     /// An update does not change when the record expires.

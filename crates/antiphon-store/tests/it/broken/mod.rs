@@ -149,6 +149,9 @@ breaks! {
     ExpiredIsListed {
         store: expired_record_is_neither_read_nor_listed_nor_updated;
     }
+    ClockStandsStill {
+        store: clock_is_shared_and_expires_records;
+    }
     ExpiredIsInTheWay {
         store: expired_record_makes_room_for_a_new_one reborn_record_is_safe_from_its_claimer;
     }

@@ -4,7 +4,7 @@ use std::{
     collections::{HashMap, HashSet},
     hash::{DefaultHasher, Hash, Hasher},
     sync::Mutex,
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use antiphon_store::{
@@ -81,6 +81,13 @@ fn is_conflict<T>(result: &Result<T>) -> bool {
 
 #[async_trait]
 impl Store for Broken {
+    async fn now(&self) -> Result<SystemTime> {
+        match self.fault {
+            Some(Fault::ClockStandsStill) => Ok(SystemTime::UNIX_EPOCH),
+            _ => self.store().now().await,
+        }
+    }
+
     async fn get(&self, key: &str) -> Result<Option<Record>> {
         let key = &self.name(key);
         if self.has(Fault::OpeningsRemember)
