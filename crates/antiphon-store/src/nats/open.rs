@@ -175,7 +175,11 @@ async fn allow_schedules(context: &Context, settings: &NatsConfig) -> bool {
             context.get_stream(stream_name(settings, Kind::Jobs)).await?.cached_info().config.clone();
         if !config.allow_message_schedules {
             config.allow_message_schedules = true;
-            context.update_stream(config).await?;
+            // In a cluster, this server can be newer than the server that leads the stream, which ignores the setting.
+            let info = context.update_stream(config).await?;
+            if !info.config.allow_message_schedules {
+                return Err("not all servers have NATS 2.12 or later".into());
+            }
         }
         Ok::<_, Box<dyn std::error::Error + Send + Sync>>(())
     };

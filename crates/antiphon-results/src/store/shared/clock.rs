@@ -13,7 +13,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::Shared;
 
 /// The time for which a measured difference is used.
-const BELIEVED: Duration = Duration::from_mins(1);
+const BELIEVED: Duration = Duration::from_secs(60);
 
 /// The difference of the backend's clock to the clock of this process, and the time of the measurement.
 #[derive(Debug, Default)]
