@@ -14,6 +14,7 @@ mod chaos;
 mod conformance;
 mod deploy;
 mod events;
+mod fetch;
 mod field;
 mod fixtures;
 mod fuzz;
@@ -23,6 +24,7 @@ mod interop;
 mod mcp;
 mod models;
 mod openapi;
+mod package;
 mod picture;
 mod place;
 mod proc;
@@ -51,6 +53,8 @@ enum Lab {
     Conformance(conformance::Leg),
     /// Check the files in `deploy/` with validators of Kubernetes, Compose, nginx and Prometheus.
     Deploy,
+    /// Install the npm and Python packages that the other commands need, before they need them.
+    Fetch,
     /// Run the shipped programs the way users leave them: alone, restarted, upgraded, short of memory.
     Field(field::Options),
     /// Start what tests talk to, print it as JSON, and stop it when standard input ends: for `cargo xtask verify`.
@@ -66,6 +70,8 @@ enum Lab {
     Models(models::Options),
     /// Convert large public OpenAPI documents into tools.
     Openapi(openapi::Options),
+    /// Pack the `antiphon` CLI as archive, wheel and npm packages, and try them.
+    Package(package::Options),
     /// Describe the routes of result sets, and try them.
     #[command(subcommand)]
     Results(results::Kind),
@@ -100,6 +106,7 @@ fn run(command: &Lab) -> Result<()> {
         Lab::Chaos(kind) => chaos::main(kind),
         Lab::Conformance(leg) => conformance::main(leg),
         Lab::Deploy => deploy::main(),
+        Lab::Fetch => fetch::main(),
         Lab::Field(options) => field::main(options),
         Lab::Fixtures => fixtures::main(),
         Lab::Fuzz(options) => fuzz::main(options),
@@ -107,6 +114,7 @@ fn run(command: &Lab) -> Result<()> {
         Lab::Interop(options) => interop::main(options),
         Lab::Models(options) => models::main(options),
         Lab::Openapi(options) => openapi::main(options),
+        Lab::Package(options) => package::main(options),
         Lab::Results(kind) => results::main(kind),
         Lab::Services(action) => services::main(action),
         Lab::Soak(options) => soak::main(options),
@@ -151,7 +159,8 @@ mod tests {
             lines.filter(|(before, _)| before.trim_start().starts_with("run ") || before.contains("run:"));
         let mut parsed = 0;
         for (_, line) in run {
-            let line = line.replace("\"$backend\"", "nats").replace("\"${{ matrix.backend }}\"", "nats");
+            let line = line.replace("\"${{ matrix.backend }}\"", "nats");
+            let line = line.replace("\"$topology\"", "nats-cluster");
             let line = line.replace("\"${{ matrix.topology }}\"", "nats-cluster");
             if names.iter().any(|name| line.split_whitespace().next() == Some(name)) {
                 let words = ["xtask"].into_iter().chain(line.split_whitespace());

@@ -17,27 +17,45 @@ pub(crate) struct Options {
     /// Only these topologies.
     #[arg(long, value_enum)]
     topology: Vec<Topology>,
+    /// Only these tests.
+    #[arg(long, value_enum)]
+    test: Vec<Test>,
     /// All faults in one run of each test, instead of a run for each fault.
     #[arg(long)]
     quick: bool,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Test {
+    /// The contract tests of `antiphon-store`, without faults.
+    Contract,
+    /// `chaos store`.
+    Store,
+    /// `chaos tasks`.
+    Tasks,
+}
+
+impl Test {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Contract => "contract tests",
+            Self::Store => "chaos store",
+            Self::Tasks => "chaos tasks",
+        }
+    }
+}
+
 /// The outcome of one cell of the matrix, and how long it took.
 struct Cell {
-    test: &'static str,
+    test: Test,
     fault: String,
     outcome: Result<String>,
     seconds: f64,
 }
 
 impl Cell {
-    fn of(
-        topology: Topology,
-        test: &'static str,
-        fault: String,
-        run: impl FnOnce() -> Result<String>,
-    ) -> Self {
-        let what = format!("{}: {test}, {fault}", topology.name());
+    fn of(topology: Topology, test: Test, fault: String, run: impl FnOnce() -> Result<String>) -> Self {
+        let what = format!("{}: {}, {fault}", topology.name(), test.name());
         eprintln!("== {what}");
         let start = Instant::now();
         let outcome = run();
@@ -48,37 +66,46 @@ impl Cell {
     }
 }
 
-/// Runs all tests on one topology.
-fn cells(project: &Project, topology: Topology, is_quick: bool) -> Vec<Cell> {
+/// Runs the chosen tests on one topology.
+fn cells(project: &Project, topology: Topology, options: &Options) -> Vec<Cell> {
     // All restarts must happen while there are jobs. Some engines do much more in the same time.
     let pace = match topology.backend() {
         Backend::Postgres => 1,
         Backend::Redis => 20,
         Backend::Nats => 5,
     };
-    let jobs = pace * if is_quick { 1000 } else { 10_000 };
+    let jobs = pace * if options.quick { 1000 } else { 10_000 };
     // A failover of Patroni and the return of the former primary take a minute.
     let restarts = if topology == Topology::PostgresPatroni { 1 } else { 3 };
-    let runs = if is_quick { 120 } else { 500 };
-    let faults = if is_quick { vec![None] } else { topology.faults().iter().copied().map(Some).collect() };
+    let runs = if options.quick { 120 } else { 500 };
+    let faults =
+        if options.quick { vec![None] } else { topology.faults().iter().copied().map(Some).collect() };
     let named = |fault: Option<Stop>| {
         fault
             .and_then(|fault| fault.to_possible_value())
             .map_or("all".into(), |value| value.get_name().into())
     };
-    let contract = Cell::of(topology, "contract tests", "none".into(), || contract_tests(project, topology));
-    let chaos = faults.into_iter().flat_map(|fault| {
-        let store = Cell::of(topology, "chaos store", named(fault), || {
-            let outage = chaos::store_on(topology, fault, jobs, restarts)?;
-            Ok(format!("{jobs} writes, {jobs} jobs, outage {:.1} s", outage.as_secs_f64()))
-        });
-        let tasks = Cell::of(topology, "chaos tasks", named(fault), || {
-            chaos::tasks_on(topology, fault, runs)?;
-            Ok(format!("{runs} runs"))
-        });
-        [store, tasks]
-    });
-    std::iter::once(contract).chain(chaos).collect()
+    let chosen = |test| options.test.is_empty() || options.test.contains(&test);
+    let mut cells = Vec::new();
+    if chosen(Test::Contract) {
+        let contract = || contract_tests(project, topology);
+        cells.push(Cell::of(topology, Test::Contract, "none".into(), contract));
+    }
+    for fault in faults {
+        if chosen(Test::Store) {
+            cells.push(Cell::of(topology, Test::Store, named(fault), || {
+                let outage = chaos::store_on(topology, fault, jobs, restarts)?;
+                Ok(format!("{jobs} writes, {jobs} jobs, outage {:.1} s", outage.as_secs_f64()))
+            }));
+        }
+        if chosen(Test::Tasks) {
+            cells.push(Cell::of(topology, Test::Tasks, named(fault), || {
+                chaos::tasks_on(topology, fault, runs)?;
+                Ok(format!("{runs} runs"))
+            }));
+        }
+    }
+    cells
 }
 
 pub(crate) fn main(options: &Options) -> Result<()> {
@@ -87,11 +114,12 @@ pub(crate) fn main(options: &Options) -> Result<()> {
     let mut table = Table::new(["topology", "fault", "test", "result", "seconds"]);
     let (mut passed, mut failed) = (0, 0);
     for topology in chosen {
-        for cell in cells(&project, topology, options.quick) {
+        for cell in cells(&project, topology, options) {
             *if cell.outcome.is_ok() { &mut passed } else { &mut failed } += 1;
             let result = cell.outcome.as_ref().map_or("FAILED", String::as_str).to_owned();
             let seconds = format!("{:.0}", cell.seconds);
-            table.row([topology.name().to_owned(), cell.fault, cell.test.to_owned(), result, seconds]);
+            let test = cell.test.name().to_owned();
+            table.row([topology.name().to_owned(), cell.fault, test, result, seconds]);
         }
     }
     println!("{table}\n{passed} passed, {failed} failed");

@@ -26,6 +26,9 @@ pub enum Lab {
     /// Check the files in `deploy/` with validators of Kubernetes, Compose, nginx and Prometheus.
     #[command(disable_help_flag = true)]
     Deploy(Arguments),
+    /// Install the npm and Python packages that the other commands need, before they need them.
+    #[command(disable_help_flag = true)]
+    Fetch(Arguments),
     /// Run the shipped programs the way users leave them: alone, restarted, upgraded, short of memory.
     #[command(disable_help_flag = true)]
     Field(Arguments),
@@ -44,6 +47,9 @@ pub enum Lab {
     /// Convert large public OpenAPI documents into tools.
     #[command(disable_help_flag = true)]
     Openapi(Arguments),
+    /// Pack the `antiphon` CLI as archive, wheel and npm packages, and try them.
+    #[command(disable_help_flag = true)]
+    Package(Arguments),
     /// Describe the routes of result sets, and try them.
     #[command(disable_help_flag = true)]
     Results(Arguments),

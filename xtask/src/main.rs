@@ -10,10 +10,7 @@ use xtask::{lab, project, table};
 
 mod book;
 mod contract;
-#[cfg(test)]
-mod deploy;
 mod layers;
-mod package;
 mod reference;
 mod release;
 mod requirements;
@@ -37,8 +34,6 @@ enum Chore {
     Features,
     /// Show which modules import each other, and reject more such imports than the baseline allows.
     Layers(layers::Options),
-    /// Pack the `antiphon` CLI as archive, wheel and npm packages, and try them.
-    Package(package::Options),
     /// Write the pages that enumerate: features, configuration, errors, what is on the wire.
     Reference(reference::Options),
     /// Check what a release must pass; publish nothing.
@@ -71,7 +66,6 @@ fn run(chore: &Chore) -> Result<ExitCode> {
         Chore::Contract => contract::main()?,
         Chore::Features => verify::features_alone()?,
         Chore::Layers(options) => layers::main(options)?,
-        Chore::Package(options) => package::main(options)?,
         Chore::Reference(options) => reference::main(options)?,
         Chore::Release(options) => release::main(options)?,
         Chore::Requirements => requirements::main()?,

@@ -11,14 +11,16 @@ const NIGHTLY: &str = include_str!("../../.github/workflows/nightly.yml");
 const TOOLS: &str = include_str!("../../.github/actions/tools/action.yml");
 const DEPENDABOT: &str = include_str!("../../.github/dependabot.yml");
 
-/// Every `cargo xtask …` of a text, with whatever stands for the backend written alike.
+/// Every `cargo xtask …` of a text, with whatever stands for the backend or the topology written alike.
 fn chores(text: &str) -> Vec<String> {
     let lines = text.lines().filter_map(|line| line.split_once("cargo xtask "));
     let lines =
         lines.filter(|(before, _)| before.trim_start().starts_with("run ") || before.contains("run:"));
     let mut chores: Vec<String> = lines
         .map(|(_, rest)| {
-            rest.replace("\"$backend\"", "BACKEND").replace("\"${{ matrix.backend }}\"", "BACKEND")
+            rest.replace("\"${{ matrix.backend }}\"", "BACKEND")
+                .replace("\"$topology\"", "TOPOLOGY")
+                .replace("\"${{ matrix.topology }}\"", "TOPOLOGY")
         })
         .collect();
     chores.sort();
@@ -35,19 +37,18 @@ fn workflow_runs_every_chore_of_ci_and_no_other() {
 #[test]
 fn every_chore_of_the_workflows_is_one() {
     for chore in [WORKFLOW, RELEASE, NIGHTLY].into_iter().flat_map(chores) {
-        let words = chore.replace("BACKEND", "postgres");
+        let words = chore.replace("BACKEND", "postgres").replace("TOPOLOGY", "nats-cluster");
         let parsed = Chore::try_parse_from(["xtask"].into_iter().chain(words.split_whitespace()));
         assert!(parsed.is_ok(), "`cargo xtask {chore}`: {}", parsed.unwrap_err());
     }
 }
 
 #[test]
-fn workflow_tries_the_backends_that_ci_tries() {
-    for backend in ["postgres", "redis", "nats"] {
-        assert!(CI.contains("for backend in postgres redis nats"), "`.ci/run` tries others");
-        let matrix = WORKFLOW.lines().find(|line| line.trim_start().starts_with("backend: [")).unwrap();
-        assert!(matrix.contains(backend), "{matrix}");
-    }
+fn workflow_tries_the_topologies_that_ci_tries() {
+    let list =
+        CI.lines().find_map(|line| line.strip_prefix("for topology in ")?.strip_suffix("; do")).unwrap();
+    let matrix = format!("topology: [{}]", list.replace(' ', ", "));
+    assert!(WORKFLOW.contains(&matrix), "CI tries {list}");
 }
 
 #[test]

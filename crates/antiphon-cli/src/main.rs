@@ -99,7 +99,7 @@ impl Command {
     }
 }
 
-/// Adds advice to a usage error, if the user has used the syntax of another command.
+/// Adds a hint to a usage error if the user has used the syntax of another command.
 fn advised(mut error: clap::Error) -> clap::Error {
     let command = std::env::args_os().skip(1).find(|word| !word.as_encoded_bytes().starts_with(b"-"));
     let tip = match (error.kind(), command.as_deref().and_then(std::ffi::OsStr::to_str)) {

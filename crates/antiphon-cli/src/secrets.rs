@@ -68,8 +68,8 @@ fn in_pairs(text: &str) -> String {
     shown + rest
 }
 
-/// Returns the end of a JSON string: the position before its closing quote, or before the backslash of an escaped
-/// closing quote.
+/// Returns the end of a JSON string: the position before its closing quote. If the closing quote is escaped, this is
+/// the position before its backslash.
 fn end_of_value(value: &str, is_escaped: bool) -> usize {
     if is_escaped {
         return value.find("\\\"").unwrap_or(value.len());

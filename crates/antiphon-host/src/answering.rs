@@ -28,7 +28,7 @@ use crate::{
 pub(crate) struct Answering {
     pub(crate) name: String,
     pub(crate) version: String,
-    /// The capabilities to declare instead of the capabilities that have a handler.
+    /// The capabilities to declare. `None` declares the capabilities that have a handler.
     pub(crate) declared: Option<Value>,
     pub(crate) sampling: Option<Sampling>,
     pub(crate) forms: Forms,
@@ -220,7 +220,7 @@ impl Answering {
     }
 }
 
-/// Returns the name that the author gave to a question, from the question key: `name` in `branch/name#2`.
+/// Returns the part of a question key that the author chose: `name` in `branch/name#2`.
 pub(crate) fn name_of(key: &str) -> &str {
     let name = key.rsplit('/').next().unwrap_or(key);
     name.split(['#', '~']).next().unwrap_or(name)

@@ -59,8 +59,7 @@ type Cause = Box<dyn std::error::Error + Send + Sync>;
 enum Failed {
     /// The transport could not be opened.
     Open(Cause),
-    /// The server did not respond as expected. If `cause` is present, it describes the reason better than the error of
-    /// the SDK.
+    /// The server did not respond as expected. If `cause` is `Some`, it describes the reason better than `error`.
     Handshake { error: Box<ClientInitializeError>, cause: Option<Cause> },
 }
 
@@ -116,8 +115,8 @@ impl Endpoint {
         Self::websocket_at(url.into())
     }
 
-    /// As [`websocket`](Self::websocket). Like `sse_at`, this function is not generic, so that programs with a host do
-    /// not compile the transport and the connection again.
+    /// Creates the endpoint for [`websocket`](Self::websocket). Like `sse_at`, this function is not generic. Otherwise,
+    /// each program with a host would compile the transport and the connection again.
     #[cfg(feature = "websocket")]
     fn websocket_at(url: String) -> Self {
         use antiphon_transport::websocket::{WebSocketClient, WebSocketClientConfig};
@@ -221,7 +220,7 @@ impl Endpoint {
         }
     }
 
-    /// Uses the name of the endpoint as its URL.
+    /// Sets the URL of the endpoint to its name.
     #[cfg(any(feature = "http", feature = "websocket", feature = "sse"))]
     #[cfg_attr(not(feature = "results"), expect(unused_mut, reason = "nobody asks where it is"))]
     pub(crate) fn at_its_name(mut self) -> Self {
@@ -333,7 +332,7 @@ impl Endpoint {
         Error::Connect { endpoint, source: cause.unwrap_or_else(|| root_cause(error)) }
     }
 
-    /// If the server rejected a request because it requires authorization, returns the matching error.
+    /// Returns an authorization error if the server rejected a request because it requires authorization.
     #[cfg(feature = "http")]
     pub(crate) fn refused(&self, error: &(dyn std::error::Error + 'static)) -> Option<Error> {
         use rmcp::transport::streamable_http_client::{AuthRequiredError, InsufficientScopeError};
@@ -394,7 +393,7 @@ fn modern() -> ClientLifecycleMode {
     ClientLifecycleMode::Discover { preferred_versions: Revision::Rounds.protocol_versions() }
 }
 
-/// Returns another mode to connect to a server whose revision is unknown. Each mode is tried only once.
+/// Returns the next mode for a connection attempt to a server whose revision is unknown. Each mode is tried once.
 fn another_way(tried: &ClientLifecycleMode, error: &ClientInitializeError) -> Option<ClientLifecycleMode> {
     use ClientInitializeError as Failed;
 
@@ -424,7 +423,8 @@ fn another_way(tried: &ClientLifecycleMode, error: &ClientInitializeError) -> Op
     }
 }
 
-/// Returns whether the connection was lost. If not, the server responded, and its response is the cause.
+/// Returns whether the connection was lost. If it was not, the server responded, and its response is the cause of the
+/// error.
 #[cfg(feature = "process")]
 fn is_lost(error: &ClientInitializeError) -> bool {
     match error {

@@ -42,8 +42,8 @@ pub enum Error {
     Lost {
         /// The MCP method of the request.
         method: String,
-        /// The last line on the program's standard output during the request that is not an MCP message. Such a line
-        /// can be the reason why a response is missing.
+        /// The last stray line that the program wrote to its standard output during the request. A stray line is not an
+        /// MCP message, and can be the reason why a response is missing.
         #[source]
         stray: Option<StrayOutput>,
     },
@@ -105,8 +105,8 @@ pub enum Error {
         method: String,
         /// How long the host has waited.
         after: Duration,
-        /// The last line on the program's standard output during the request that is not an MCP message. Such a line
-        /// can be the reason why a response is missing.
+        /// The last stray line that the program wrote to its standard output during the request. A stray line is not an
+        /// MCP message, and can be the reason why a response is missing.
         #[source]
         stray: Option<StrayOutput>,
     },

@@ -105,8 +105,8 @@ pub(crate) struct Events {
 #[derive(Default)]
 struct Calls {
     listening: BTreeMap<String, ProgressListener>,
-    /// Progress events that arrived before their call was registered. A call is registered late, because its progress
-    /// token is created when the request is sent.
+    /// Progress events that arrived before their call was registered. A call can be registered only after its request
+    /// was sent, because sending creates the progress token.
     early: Vec<(String, Progress)>,
 }
 

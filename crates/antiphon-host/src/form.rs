@@ -1,4 +1,5 @@
-//! Forms for the user. A form is shown by the handler for its question key, or by the general handler.
+//! Forms for the user. If a handler is registered for the question key of a form, it shows the form. Otherwise, the
+//! general handler shows it.
 
 use std::{collections::BTreeMap, fmt, future::Future, pin::Pin, sync::Arc};
 
@@ -15,7 +16,7 @@ pub struct Form {
     pub key: Option<String>,
     /// The text of the question to the user.
     pub message: String,
-    /// The fields of the form. The fields have the order of the schema if `serde_json` preserves the order.
+    /// The fields of the form. They have the order of the schema if the feature `preserve_order` of `serde_json` is on.
     pub fields: Vec<Field>,
     /// The JSON Schema of the form, as received from the server.
     pub schema: Value,

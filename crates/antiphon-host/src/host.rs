@@ -158,8 +158,8 @@ impl HostLimits {
         self
     }
 
-    /// Sets the maximum number of consecutive polls of an MCP 2026-07-28 task that return only questions which the
-    /// host has already answered. After more such polls, the wait for the task fails. Default: 50.
+    /// Sets how many consecutive polls of an MCP 2026-07-28 task can return no other questions than already answered
+    /// ones. After more such polls, the wait for the task fails. Default: 50.
     #[must_use]
     pub fn with_stuck_polls(mut self, polls: u32) -> Self {
         self.stuck_polls = polls;
@@ -309,7 +309,7 @@ impl HostBuilder {
         self
     }
 
-    /// Sets the function that is called if a server program writes a line to its standard output that is not an MCP
+    /// Sets a function that receives stray output: a line on the standard output of a server program that is not an MCP
     /// message. The host calls the function once for each program, with the first such line. Default: none. The host
     /// also logs a warning without the line, because the line can contain secrets.
     #[cfg(feature = "process")]
@@ -335,8 +335,8 @@ impl HostBuilder {
         self
     }
 
-    /// Sets the function that is called for each line of a server program's standard error, if the
-    /// [`Endpoint`](crate::Endpoint::child) pipes it. Default: none.
+    /// Sets a function that receives each line of a server program's standard error. The
+    /// [`Endpoint`](crate::Endpoint::child) must pipe the standard error. Default: none.
     #[cfg(feature = "process")]
     pub fn with_standard_error(mut self, listener: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.taps.stderr = Some(Arc::new(listener));

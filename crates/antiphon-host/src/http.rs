@@ -75,7 +75,7 @@ impl HttpEndpoint {
 
 /// Creates an HTTP client that follows redirects only within the same origin and with status 307 or 308. Many servers
 /// redirect to a path with a slash. Redirects to other origins are not followed, because the credentials belong to one
-/// server. Redirects with another status are not followed, because they lose the body.
+/// server. Redirects with another status are not followed, because the redirected request would have no body.
 pub(crate) fn client() -> Result<LegacyTasksHttp, String> {
     let redirects = reqwest::redirect::Policy::custom(|redirect| {
         let keeps_body = matches!(redirect.status().as_u16(), 307 | 308);

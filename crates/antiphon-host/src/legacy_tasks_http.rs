@@ -1,8 +1,8 @@
 //! Preserves the fields for tasks of MCP 2025-11-25 over streamable HTTP. The SDK would discard these fields.
 //!
 //! `antiphon_transport::legacy_tasks` converts the messages. The SDK passes sent messages and received events to this
-//! client, but parses JSON responses itself. So this client sends the requests whose responses the SDK would not
-//! parse completely.
+//! client. But the SDK parses JSON responses itself, and would lose fields of some responses. So this client itself
+//! sends the requests for such responses.
 
 use std::{collections::HashMap, io, sync::Arc};
 
@@ -173,7 +173,7 @@ fn loses(message: &ClientJsonRpcMessage) -> bool {
     }
 }
 
-/// Reads a response in the same way as the SDK, but first converts the response.
+/// Converts a response, and then reads it in the same way as the SDK.
 async fn read(response: reqwest::Response, max_bytes: usize) -> Result<StreamableHttpPostResponse> {
     if matches!(response.status(), StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
         return Ok(StreamableHttpPostResponse::Accepted);

@@ -55,7 +55,7 @@ where
     }
 }
 
-/// The visits whose end the server has not reported yet, oldest first.
+/// The visits that the server has not reported as ended, oldest first.
 #[derive(Clone, Default)]
 pub(crate) struct Visits {
     open: Arc<Mutex<VecDeque<Visit>>>,

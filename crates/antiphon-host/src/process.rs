@@ -96,7 +96,7 @@ pub(crate) struct Ending {
 }
 
 impl Ending {
-    /// Returns how the child exited. Returns `None` and kills the child if it still runs.
+    /// Returns how the child exited. If the child still runs, kills it and returns `None`.
     pub(crate) async fn exited(&self) -> Option<ProgramExited> {
         let mut child = lock(&self.child).take()?;
         let status = timeout(EXIT, child.wait()).await.ok()?.ok()?;

@@ -285,7 +285,7 @@ mod program {
         Other,
     }
 
-    /// Classifies a line, of which at most `KEPT` bytes are known.
+    /// Classifies a line by its first `KEPT` bytes.
     fn kind(line: &[u8], answered: bool) -> Kind {
         #[derive(Deserialize)]
         struct Head {

@@ -16,7 +16,7 @@ type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
 /// A wrapper that limits the requests and tokens of a model.
 ///
 /// The number of tokens of a request is known only after its reply. So the request that exceeds the token limit still
-/// gets its reply. Requests that are in flight at that time also get their replies. The next request fails with an
+/// gets its reply. So do the requests that are in flight at that time. After that, requests fail with an
 /// [`Error::Limit`] that names the limit. If a provider does not send the number of tokens, the number is
 /// [estimated](Reply::tokens).
 ///

@@ -11,11 +11,11 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 ///
 /// - Each request is independent. A model keeps no state between requests.
 /// - The reply to a request for structured data ([`Request::schema`]) is a `tool_use` of
-///   [`SCHEMA_TOOL`](crate::SCHEMA_TOOL). The implementation decides how it obtains the data. If the model's reply
-///   contains no data, the implementation returns this reply unchanged. The caller checks whether the data matches the
-///   schema.
+///   [`SCHEMA_TOOL`](crate::SCHEMA_TOOL). The implementation decides how it obtains the data. If the reply of the model
+///   contains no data, the implementation returns the reply unchanged. The caller, and not the implementation, checks
+///   whether the data matches the schema.
 /// - With `toolChoice: none`, the reply contains no tool call. With `toolChoice: required`, the reply contains a tool
-///   call, if the model can be forced to call a tool.
+///   call, unless the model cannot be forced to call a tool.
 /// - Every `tool_use` in a reply has a unique ID, and the stop reason of such a reply is `toolUse`.
 /// - If content of a request cannot be sent to the model, the implementation returns an error that names this content.
 ///   The implementation never omits content silently.

@@ -3,7 +3,7 @@
 //!
 //! A client that has not declared `sampling.tools` must not receive tools, and some models do not support tools.
 //! [`without_tools`] describes the tools in the prompt, and [`with_calls`] converts the reply to `tool_use` blocks.
-//! Tools in the prompt are less reliable than native tool support, but your code stays the same.
+//! Tools in the prompt are less reliable than native tool support. Your code is the same in both cases.
 
 use std::fmt::Write as _;
 

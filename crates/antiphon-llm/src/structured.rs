@@ -1,8 +1,8 @@
 //! Structured data instead of text in a reply, with the reserved tool `__schema__`.
 //!
 //! MCP has no field for the schema of a reply. So a request offers one tool with a reserved name, and requires that
-//! the model calls it. The input schema of this tool is the schema of the data. If a client or provider recognizes the
-//! reserved name, this client or provider uses its best method for structured output. Otherwise, the model calls the
+//! the model calls it. The input schema of this tool is the schema of the data. A client or provider that recognizes
+//! the reserved name uses its best method for structured output. With any other client or provider, the model calls the
 //! tool like an ordinary tool. In both cases, the data is the `input` of a `tool_use`.
 
 use schemars::{JsonSchema, generate::SchemaSettings};
@@ -23,7 +23,7 @@ pub const SCHEMA_TOOL_DESCRIPTION: &str = "Respond with structured data matching
 /// The field for data that is not an object, because the input of a tool is always an object.
 const WRAPPER: &str = "value";
 
-/// The definition for a schema that refers to itself and must be wrapped.
+/// The name of the definition that contains a wrapped schema, if this schema refers to itself.
 const ROOT: &str = "root__";
 
 /// Changes references to the root into references to [`ROOT`]. Returns whether the schema had such references.
@@ -59,9 +59,9 @@ impl OutputSchema {
         Self::new(schema_of::<T>())
     }
 
-    /// Creates an output schema from a JSON Schema. The input of a tool is always an object. So if the schema does not
-    /// describe an object, it becomes the schema of an object with one field. [`unwrap`](Self::unwrap) returns the
-    /// data in this object.
+    /// Creates an output schema from a JSON Schema. The input of a tool is always an object. So if `schema` does not
+    /// describe an object, this function wraps it: the new schema describes an object with one field.
+    /// [`unwrap`](Self::unwrap) returns the data in this field.
     pub fn new(mut schema: Map<String, Value>) -> Self {
         if schema.get("type").is_some_and(|kind| kind == "object") {
             return Self { input: schema, wrapped: false };
@@ -110,7 +110,7 @@ impl OutputSchema {
         request.tool_choice = Some(ToolChoice::Required);
     }
 
-    /// Returns the data in the object that [`new`](Self::new) added around a schema which does not describe an object.
+    /// Returns the data without the object that [`new`](Self::new) possibly wrapped around it.
     pub fn unwrap(&self, mut input: Value) -> Value {
         match input.get_mut(WRAPPER) {
             Some(value) if self.wrapped => value.take(),
@@ -230,8 +230,8 @@ fn place_of(error: &serde_json::Error, text: &str) -> usize {
     (before + error.column().saturating_sub(1)).min(text.len())
 }
 
-/// Returns whether a value is `{}` or `[]`. In prose, these values are rarely the answer. If the whole text were such
-/// a value, an earlier step would have returned it.
+/// Returns whether a value is `{}` or `[]`. In prose, such a value is rarely the answer. A text that consists only of
+/// such a value is handled earlier.
 fn is_trivial(value: &Value) -> bool {
     value.as_object().is_some_and(Map::is_empty) || value.as_array().is_some_and(Vec::is_empty)
 }

@@ -22,9 +22,9 @@ const COOKIE: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b',').add(b';').add(
 /// The security scheme in the OpenAPI document determines where the credential is sent: in a header, in the query or
 /// in a cookie. Arguments and schemas of tools do not contain the credential.
 ///
-/// If a response of the API contains the credential, the result of the tool contains `[credential]` instead. This does
-/// not apply to credentials that can be ordinary words: credentials with fewer than 8 characters, and credentials with
-/// fewer than 16 characters that are all letters.
+/// If a response of the API contains the credential, the result of the tool contains `[credential]` instead.
+/// Credentials that can be ordinary words are an exception. These are credentials with fewer than 8 characters, and
+/// credentials of fewer than 16 letters without other characters.
 ///
 /// ```
 /// use antiphon_openapi::Credential;
@@ -73,8 +73,8 @@ impl Credential {
         Self(Kind::Function(Arc::new(move |caller| Box::pin(function(caller)))))
     }
 
-    /// Creates a credential that the caller of the tool sends in a header of its HTTP request. Calls without this
-    /// header fail.
+    /// Creates a credential that comes from the caller of the tool. The caller sends it in a header of its HTTP
+    /// request. Calls without this header fail.
     ///
     /// Do not use this credential for the access token of the MCP server itself. MCP forbids that servers forward this
     /// token, and the `Auth` of Antiphon removes the token. Let the caller send the token of the API in another
@@ -174,7 +174,7 @@ impl Target {
         }
     }
 
-    /// Returns whether a parameter in the document has the place and the name of this credential.
+    /// Returns whether a parameter in the document is this credential: it has the same place and the same name.
     pub(crate) fn is_parameter(&self, place: &str, name: &str) -> bool {
         match self {
             Self::Header(header) => place == "header" && name.eq_ignore_ascii_case(header.as_str()),
@@ -199,8 +199,9 @@ pub(crate) struct Credentials {
 pub(crate) struct Applied(Vec<(Target, Credential)>);
 
 impl Credentials {
-    /// Selects the credentials of an operation: the first alternative for which all credentials are configured. Also
-    /// returns a warning if the operation needs credentials and none are configured.
+    /// Selects the credentials of an operation. An operation can have several alternatives. The first alternative with
+    /// complete credentials is selected. Also returns a warning if the operation needs credentials and none are
+    /// configured.
     pub(crate) fn of(&self, document: &Document, found: &Found<'_>) -> (Applied, Option<String>) {
         let security = security(document, found);
         let alternatives = alternatives(security);
@@ -240,8 +241,8 @@ impl Credentials {
     }
 }
 
-/// Returns where the security schemes of an operation put credentials, in all alternatives. The result does not depend
-/// on the credentials that are configured.
+/// Returns all places where the security schemes of an operation put credentials. The result contains all alternatives,
+/// even those without configured credentials.
 pub(crate) fn targets(document: &Document, found: &Found<'_>) -> Vec<Target> {
     let names = alternatives(security(document, found)).into_iter().flat_map(Map::keys);
     let schemes = names.filter_map(|name| document.component("securitySchemes", name));
@@ -263,8 +264,8 @@ impl Applied {
     }
 
     /// Adds the credentials to a request. A credential replaces a query parameter, a cookie or a header with the same
-    /// name. Such a parameter can come from an argument, or from the link to a page. Returns all forms of the secrets
-    /// that must not be in the result.
+    /// name. Such a parameter can come from an argument, or from the link to a page. Returns all forms of the secrets,
+    /// so that the caller can remove them from the result.
     pub(crate) async fn add(&self, request: &mut Request, caller: &Caller) -> antiphon::Result<Vec<String>> {
         let mut secrets = Vec::new();
         for (target, credential) in &self.0 {

@@ -33,8 +33,8 @@ pub(crate) struct Target {
 impl Call {
     /// Calls the operation.
     ///
-    /// A request with effects is a step, so replay does not send it again. A request without effects is sent again,
-    /// because its response would only make the journal larger.
+    /// A request with effects is a step, so replay does not send it again. On replay, a request without effects is sent
+    /// again. If it were a step, its response would only make the journal larger.
     pub(crate) async fn run(self, ctx: &Ctx, mut arguments: Map<String, Value>) -> Result<ToolOutput> {
         let Target { http, template, credentials, title, .. } = &*self.0;
         arguments.values_mut().for_each(write_integers);

@@ -22,7 +22,7 @@ use crate::{
 /// The text that replaces a credential in the response of the API.
 const REDACTED: &str = "[credential]";
 
-/// The advice in the error of a request with effects that can have reached the API.
+/// The advice in the error of a failed request with effects. The request can have reached the API.
 const UNCERTAIN: &str = "; the request can have had its effect, so check before you send it again";
 
 /// How many redirects are followed.
@@ -190,8 +190,8 @@ impl Http {
         Ok(reply)
     }
 
-    /// Describes a failed request. The error of the HTTP client is not used, because it can contain the URL, and the
-    /// URL can contain an API key.
+    /// Describes a failed request. The description does not contain the error of the HTTP client. This error can
+    /// contain the URL, and the URL can contain an API key.
     fn failed(&self, error: reqwest::Error, can_repeat: bool) -> antiphon::Error {
         let error = error.without_url();
         let mut text = if error.is_timeout() {
@@ -299,14 +299,14 @@ fn same_origin(attempt: redirect::Attempt<'_>) -> redirect::Action {
     if is_same && attempt.previous().len() <= MAX_REDIRECTS { attempt.follow() } else { attempt.stop() }
 }
 
-/// Follows redirects that repeat the same request, within an origin. After other redirects, the client would send a GET
-/// request. If that request failed, the error would hide that the first request had its effect.
+/// Follows redirects that repeat the same request within the same origin. After other redirects, the client would send
+/// a GET request. If the GET request failed, the error would not show that the first request had its effect.
 fn same_request(attempt: redirect::Attempt<'_>) -> redirect::Action {
     let is_same = matches!(attempt.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
     if is_same { same_origin(attempt) } else { attempt.stop() }
 }
 
-/// Removes the beginning of a secret from the end of a text that is cut.
+/// Removes the beginning of a secret at the end of a shortened text.
 fn remove_partial(text: &mut String, secrets: &[String]) {
     // The cut can be inside a character.
     text.truncate(text.trim_end_matches(char::REPLACEMENT_CHARACTER).len());

@@ -9,7 +9,8 @@ pub(crate) const MAX_NAME: usize = 64;
 
 /// Returns the names of these operations, in the same order. The names are unique.
 ///
-/// The names depend on all operations of the document, so that a selection does not change the name of a tool.
+/// The names depend on all operations of the document. So the name of a tool does not change if you select other
+/// operations.
 pub(crate) fn tools(operations: &[Found<'_>]) -> Vec<String> {
     let mut taken = BTreeSet::new();
     operations

@@ -157,9 +157,9 @@ impl OpenApi {
         self
     }
 
-    /// Sets a bearer token for operations that have no `security`, if the document also has no `security` for all
-    /// operations. Servers with another origin do not receive the token, as in
-    /// [`with_credential`](Self::with_credential). Default: none.
+    /// Sets a bearer token for operations without `security`. It is used only if the document itself has no `security`
+    /// either. As with [`with_credential`](Self::with_credential), servers with another origin do not receive the
+    /// token. Default: none.
     pub fn with_bearer(mut self, credential: Credential) -> Self {
         self.credentials.bearer = Some(credential);
         self
@@ -209,7 +209,7 @@ impl OpenApi {
     /// # Errors
     ///
     /// Returns an error if a setting is not valid, for example if a selected or renamed operation does not exist. Also
-    /// returns an error if you have set no base URL and the document contains no absolute URL.
+    /// returns an error if the document contains no absolute URL and you have not set a base URL.
     pub fn tools(&self) -> Result<OpenApiTools> {
         let all = self.document.operations();
         let mut names = names::tools(&all);
@@ -296,8 +296,8 @@ impl OpenApi {
         Ok(tool)
     }
 
-    /// Selects the credentials of an operation, and returns a warning if credentials are missing. If the operation has
-    /// its own server with an origin that differs from the document's origin, selects no credentials.
+    /// Selects the credentials of an operation, and returns a warning if credentials are missing. Selects no
+    /// credentials if the operation has its own server with a different origin than the document's server.
     fn credentials(&self, found: &Found<'_>, server: &Url) -> (Applied, Option<String>) {
         let (credentials, warning) = self.credentials.of(&self.document, found);
         let is_trusted = || {
@@ -384,8 +384,8 @@ impl OpenApi {
         Ok(())
     }
 
-    /// Returns the URL of the server that the document contains for an operation. The inner error affects only this
-    /// operation.
+    /// Returns the URL of an operation's server, from the document. The outer error affects all operations, and the
+    /// inner error only this operation.
     fn server(&self, found: &Found<'_>) -> Result<Result<Url, String>> {
         let own =
             first_server(found.operation.get("servers")).or_else(|| first_server(found.item.get("servers")));

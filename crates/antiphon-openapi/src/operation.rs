@@ -223,7 +223,8 @@ struct Build<'a> {
     document: &'a Document,
     /// The path, without its fragment.
     path: &'a str,
-    /// Where the security schemes of the operation put credentials. Such parameters are not arguments.
+    /// The places where the security schemes of the operation put credentials. Parameters in these places are not
+    /// arguments.
     credentials: Vec<Target>,
     converter: Converter<'a>,
     /// The names of arguments that are already used.
@@ -235,7 +236,8 @@ struct Build<'a> {
 }
 
 impl Build<'_> {
-    /// Adds the parameters of the path item and of the operation. Those of the operation replace the others.
+    /// Adds the parameters of the path item and of the operation. A parameter of the operation replaces the same
+    /// parameter of the path item.
     fn parameters(&mut self, found: &Found<'_>, method: &Method) -> Result<(), String> {
         let document = self.document;
         let mut all: Vec<&Map<String, Value>> = Vec::new();
@@ -381,8 +383,8 @@ impl Build<'_> {
         })
     }
 
-    /// Adds the body. If this loses no information, each field of the body becomes an argument. Otherwise, the whole
-    /// body is one argument.
+    /// Adds the body. Each field of the body becomes an argument, if no information is lost. Otherwise, the whole body
+    /// is one argument.
     fn body(&mut self, body: &Value, method: &Method) -> Result<Option<Body>, String> {
         let document = self.document;
         let body = document.resolve(body).ok_or("the request body has no target in the document")?;
@@ -460,9 +462,9 @@ impl Build<'_> {
         styles.collect()
     }
 
-    /// Returns whether the target of a reference is the whole schema. In OpenAPI 3.1, a schema can have other keywords
-    /// beside `$ref`. OpenAPI 3.0 ignores them. The recursion ends, because [`Document::resolve`] has followed the same
-    /// references to their end.
+    /// Returns whether the references of a schema describe it completely. In OpenAPI 3.1, a schema can have other
+    /// keywords next to `$ref`. In OpenAPI 3.0, such keywords are ignored. The recursion ends, because
+    /// [`Document::resolve`] has followed the same references to their end.
     fn is_only_reference(&self, schema: &Value) -> bool {
         let Some(reference) = schema.get("$ref").and_then(Value::as_str) else { return true };
         let mut keywords = schema.as_object().into_iter().flat_map(Map::keys);
@@ -507,7 +509,7 @@ fn is_annotation(keyword: &str) -> bool {
     ANNOTATIONS.contains(&keyword) || keyword.starts_with("x-")
 }
 
-/// Adds a description to a schema. The description of a parameter replaces that of its schema.
+/// Adds a description to a schema. The description of a parameter replaces the description in its schema.
 fn describe(schema: &mut Value, text: &str) {
     if text.is_empty() {
         return;

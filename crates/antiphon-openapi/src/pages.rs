@@ -62,8 +62,8 @@ pub(crate) struct Paging {
     position: Option<Position>,
     /// The argument that sets the size of a page, and the default of this argument.
     size: Option<(String, Option<u64>)>,
-    /// Whether the document declares a known field for the next page. In this case, a response without this field is
-    /// the last page.
+    /// Whether the document declares a field for the next page. If it does, a response without this field is the last
+    /// page.
     declares_next: bool,
 }
 
@@ -197,7 +197,7 @@ impl Paging {
         }
     }
 
-    /// Returns the next page, or `None` after the last. The error is the reason why the next page is not known.
+    /// Returns the next page, or `None` after the last page. If the next page cannot be determined, returns the reason.
     fn next(&self, page: &Page<'_>) -> Result<Option<Next>, &'static str> {
         let Page { count, first_rows, reply, body, rows, url, arguments } = *page;
         let is_url = |text: &&str| ["http", "/", "?"].iter().any(|start| text.starts_with(start));
@@ -268,7 +268,8 @@ impl Paging {
 enum Next {
     Url(Url),
     Arguments(Map<String, Value>),
-    /// Page 1 of an API that numbers its pages from 0 or from 1. In the second case, it is the page that was read.
+    /// The page with the number 1. The API numbers its pages from 0 or from 1. If it numbers them from 1, this page was
+    /// already read.
     FirstOrSecond(Map<String, Value>),
 }
 
@@ -459,7 +460,7 @@ fn declares(document: &Document, schema: &Value, names: &[&str], depth: usize) -
         || parts.into_iter().flatten().any(|part| declares(document, part, names, depth + 1))
 }
 
-/// Returns whether a value is the cursor of a next page. Without a next page, APIs send null, an empty text or 0.
+/// Returns whether a value is the cursor of a next page. If there is no next page, APIs send null, an empty text or 0.
 fn is_cursor(value: &Value) -> bool {
     match value {
         Value::String(text) => !text.is_empty(),

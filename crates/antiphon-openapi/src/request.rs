@@ -27,10 +27,11 @@ const RESERVED: &AsciiSet = &ENCODED
     .remove(b',')
     .remove(b';');
 
-/// The longest path of a request, in bytes. Servers reject shorter ones, and the HTTP client rejects 64 KiB.
+/// The maximum length of a request's path, in bytes. Many servers already reject shorter paths. The HTTP client rejects
+/// paths of 64 KiB.
 const MAX_PATH: usize = 32 << 10;
 
-/// How many layers of percent-encoding a path can have. The first one is that of the request.
+/// The maximum number of layers of percent-encoding in a path. The encoding of the request is the first layer.
 const MAX_LAYERS: usize = 8;
 
 /// The request of an operation, without arguments and credentials.
@@ -361,8 +362,8 @@ impl Body {
     }
 }
 
-/// Rejects a path with a segment `.` or `..`, also after its escapes are decoded: proxies decode `%2F`, some of them
-/// more than once, and some servers ignore the part of a segment after `;`.
+/// Rejects a path with a segment `.` or `..`, even if such a segment appears only after escapes are decoded. Proxies
+/// decode `%2F`, some of them more than once. Some servers ignore the part of a segment after `;`.
 ///
 /// Length and layers have limits, because each layer of percent-encoding takes time in proportion to the length.
 fn check_path(path: &str) -> Result<(), String> {

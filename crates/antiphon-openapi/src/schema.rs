@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 
 use crate::document::Document;
 
-/// The keywords that OpenAPI 3.0 documents use next to a `$ref`, although such keywords are ignored according to the
-/// specification.
+/// The keywords next to a `$ref` that this crate uses in OpenAPI 3.0 documents. According to the specification, they
+/// are ignored, but documents use them.
 const BESIDE_REFERENCE: [&str; 4] = ["description", "default", "deprecated", "nullable"];
 
 /// A converter for schemas of requests. It also collects the schemas to which these schemas refer.
@@ -24,7 +24,7 @@ pub(crate) struct Converter<'a> {
     pub(crate) warnings: BTreeSet<String>,
     /// Whether the converted schemas accept the same values as the schemas of the document.
     is_exact: bool,
-    /// Whether this converter only computes `is_exact` for another converter.
+    /// Whether this converter is a trial: another converter uses only its `is_exact`.
     is_trial: bool,
 }
 
@@ -85,7 +85,8 @@ impl<'a> Converter<'a> {
         trial.is_exact
     }
 
-    /// Converts a schema. `read_only` contains the properties that other parts of an `allOf` make read-only.
+    /// Converts a schema. If the schema is a part of an `allOf`, `read_only` contains the properties that other parts
+    /// make read-only.
     fn schema(&mut self, schema: &Value, read_only: &BTreeSet<String>) -> Value {
         match schema {
             Value::Bool(_) => schema.clone(),
@@ -323,9 +324,9 @@ fn types(value: &Value) -> Option<Value> {
     }
 }
 
-/// Adds the branches of `oneOf` as `anyOf`. A converted branch can accept more values than the branch in the document,
-/// for example because the server does not check formats. With `oneOf`, the server would then reject values that match
-/// two branches.
+/// Adds the branches of `oneOf` as `anyOf`. A converted branch can accept more values than the original branch, for
+/// example because the server does not check formats. So a valid value could match two converted branches, and `oneOf`
+/// would reject it.
 fn any_of(schema: &mut Map<String, Value>, branches: Value) {
     if !schema.contains_key("anyOf") {
         schema.insert("anyOf".into(), branches);

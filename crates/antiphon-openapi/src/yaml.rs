@@ -72,7 +72,7 @@ fn key(yaml: &Yaml) -> Result<String> {
         Yaml::String(text) | Yaml::Real(text) => Ok(text.clone()),
         Yaml::Integer(number) => Ok(number.to_string()),
         Yaml::Boolean(value) => Ok(value.to_string()),
-        _ => Err(Error::Yaml("a key is a list or a mapping".to_owned())),
+        _ => Err(Error::Yaml("the keys of mappings must be text, not lists or mappings".to_owned())),
     }
 }
 

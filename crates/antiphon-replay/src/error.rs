@@ -24,7 +24,7 @@ pub enum Drift {
         /// The kind and the label of the call that the code makes now.
         now: String,
     },
-    /// The code does not wait for the next result in the journal.
+    /// The journal contains a next result, but the code does not wait for it.
     #[error(
         "the code does not wait for journal entry {at} ({key:?}, {recorded}); it waits for {}",
         List(waiting)
@@ -39,7 +39,7 @@ pub enum Drift {
         /// The keys of the questions and steps that the code waits for, instead of this key.
         waiting: Vec<Key>,
     },
-    /// The code returned before it received all results in the journal.
+    /// The tool's function ended before it received all results in the journal.
     #[error(
         "the tool returned before {left} recorded {} replayed, beginning with {key:?} ({recorded})",
         if *left == 1 { "entry was" } else { "entries were" }

@@ -35,8 +35,8 @@ pub struct Journal {
     /// [`Machine::say_once`](crate::Machine::say_once).
     #[serde(rename = "s", default, skip_serializing_if = "BTreeSet::is_empty")]
     pub said: BTreeSet<String>,
-    /// The trace context in which the run started, as text of the driver (the caller of this crate). The replay
-    /// machine does not read the trace context.
+    /// The trace context in which the run started. The format of the text belongs to the driver (the caller of this
+    /// crate). The replay machine does not read the trace context.
     #[serde(rename = "t", default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<String>,
 }
@@ -156,8 +156,8 @@ impl Entry {
 pub enum Outcome {
     /// The answer of the client to a question, unchanged.
     Answer(Value),
-    /// The question could not be sent to the client. The text is the reason. The reason is recorded because the code
-    /// has already reacted to this reason, and the client can declare other capabilities in the next round.
+    /// The question could not be sent to the client. The text is the reason. The journal keeps the reason, because the
+    /// code has already reacted to it. In the next round, the client could declare other capabilities.
     Refused(String),
     /// The value that a step returned, or the state after a loop iteration.
     Done(Value),
@@ -177,8 +177,8 @@ pub struct Failure {
     /// Whether the error is final, so that a retry is pointless.
     #[serde(rename = "t", default, skip_serializing_if = "std::ops::Not::not")]
     pub terminal: bool,
-    /// The kind of the error, as JSON of the driver (the caller of this crate). `None` for a plain error, and in
-    /// journals that were written before this field existed.
+    /// The kind of the error, in a JSON format of the driver (the caller of this crate). `None` for a plain error, and
+    /// in journals that were written before this field existed.
     #[serde(rename = "k", default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<Value>,
 }

@@ -44,17 +44,18 @@ pub struct Machine {
     /// The questions in `journal.asked` that the code has asked again in this execution.
     seen: BTreeSet<Key>,
     answers: BTreeMap<Key, Value>,
-    /// The slots for which `answers` contains an answer, in the order in which the slots are answered. A slot that was
-    /// removed meanwhile is skipped.
+    /// The slots for which `answers` contains an answer, in the order in which they are answered. If a slot was removed
+    /// in the meantime, it is skipped.
     answerable: BTreeMap<u64, Key>,
-    /// Steps and loops that the code has awaited since it was last idle. The new steps and loops start only when the
-    /// code is idle again, because on replay their results are delivered at that moment. So futures that are polled
-    /// later still take their keys before the new steps start, both in the original execution and on replay.
+    /// Steps and loops that the code has awaited since it was last idle. They start only when the code is idle again,
+    /// because on replay their results are delivered at that moment. So in both cases, all futures of the same poll
+    /// take their keys first.
     new_steps: Vec<Key>,
     new_folds: VecDeque<Key>,
-    /// Completions that were delivered since the code was last idle and are possibly not in the journal yet.
+    /// Completions that were delivered since the code was last idle. It is possible that they are not in the journal
+    /// yet.
     fresh: Vec<Key>,
-    /// Whether the first round has reached its first questions.
+    /// Whether the code has reached its first questions in the first round.
     first_asked: bool,
     fits: Fits,
     polls: u64,
@@ -174,7 +175,7 @@ impl Machine {
         self.open
     }
 
-    /// Returns whether the code has not yet reached the point where the run was suspended.
+    /// Returns `true` until the code has reached the point where the run was suspended.
     ///
     /// From the second round on, the replay machine replays even if the journal has no entries, because the code must
     /// reach its first questions again.
@@ -406,13 +407,13 @@ impl Machine {
         self.complete(key, Outcome::Failed(failure));
     }
 
-    /// Completes the question with this key: the code is informed that the question cannot be sent to the client. The
-    /// journal contains the reason, so that replay has the same result.
+    /// Completes the question with this key. The code receives the information that the question cannot be sent to the
+    /// client. The journal contains the reason, so that replay has the same result.
     pub fn refuse(&mut self, key: &Key, reason: impl Into<String>) {
         self.complete(key, Outcome::Refused(reason.into()));
     }
 
-    /// Registers that the future of the question or step with this key was dropped.
+    /// Registers that the code has dropped the future of the question or step with this key.
     ///
     /// If the code drops a question, the replay machine withdraws the question and discards its answer. The answer
     /// must not be kept, because in the next iteration of a loop the same key can belong to another question.
@@ -603,8 +604,8 @@ impl Machine {
 
     /// Starts all new steps. Invariant: the whole journal has been delivered.
     ///
-    /// The code received the remaining journal entries before any new step ended, so these entries must be delivered
-    /// first. Otherwise, a very fast step could win a race on replay that the step lost in the original execution.
+    /// In the original execution, the code received all journal entries before a new step ended. So on replay, these
+    /// entries must be delivered first. Otherwise, a very fast step could win a race that it lost originally.
     fn begin_steps(&mut self) -> bool {
         let mut any = false;
         for key in std::mem::take(&mut self.new_steps) {
@@ -707,12 +708,12 @@ impl Machine {
         self.fresh.push(key.clone());
     }
 
-    /// Records completions that were delivered but that the code has not read. Call this method when the code is idle.
+    /// Records completions that were delivered but not read by the code. Call this method when the code is idle.
     ///
-    /// Entries are in the order in which the code receives them. The code reads most completions in the poll after
-    /// their delivery, and `take_ready` then records these completions. A step that ends in the same poll can be
-    /// recorded earlier. A completion that the code does not read in that poll is recorded here. A completion that the
-    /// code drops unread is not recorded.
+    /// Entries are in the order in which the code receives them. The code usually reads a completion in the poll after
+    /// its delivery, and `take_ready` then records it. A step that ends in the same poll can be recorded earlier. If
+    /// the code did not read a completion in that poll, this method records it. If the code dropped a completion
+    /// unread, it is not recorded.
     fn settle(&mut self) {
         for key in std::mem::take(&mut self.fresh) {
             let Some(slot) = self.slots.get_mut(&key) else { continue };
@@ -735,7 +736,7 @@ impl Machine {
         self.cursor = self.journal.entries.len();
     }
 
-    /// Removes the completion of `key` from the journal, because the code dropped it unread.
+    /// Removes the completion of `key` from the journal. Call this method if the code dropped the completion unread.
     ///
     /// If the code selects among several delivered completions (an unbiased `select!`), only the selected one stays
     /// in the journal. Replay then has only one possible outcome.

@@ -65,8 +65,8 @@ pub struct Op {
 
 /// Serializes `value` as JSON with sorted keys, so that equal values have equal fingerprints.
 ///
-/// Some programs enable the feature of `serde_json` that keeps the insertion order of maps. With sorted keys, a run
-/// that started in a program without that feature can continue in a program with that feature.
+/// Some programs enable the feature of `serde_json` that keeps the insertion order of maps. Because keys are sorted, a
+/// run can start in a program without that feature and continue in a program with it.
 pub fn canonical(value: &Value) -> String {
     let mut text = String::new();
     write_canonical(value, &mut text);

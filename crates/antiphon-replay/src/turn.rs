@@ -21,7 +21,7 @@ pub enum Turn {
 /// The action that the driver must perform next, while the code is idle.
 #[derive(Debug, PartialEq)]
 pub enum Advance {
-    /// A result is ready for the future with this key. Wake this future and poll the code again.
+    /// The result of the Rust future with this key is ready. Wake this future and poll the code again.
     Deliver(Key),
     /// The code has received the whole journal, and its steps can start. Wake all futures and poll the code again.
     Opened,

@@ -99,7 +99,7 @@ pub enum DualResponseError {
     /// The store failed.
     #[error("the result set store failed")]
     Storage(#[source] BoxError),
-    /// The source is a closure, and the store is shared with other processes, which cannot call the closure.
+    /// The source is a closure, but the store is shared. Other processes cannot call the closure.
     #[error(
         "the source is a closure, and other processes that share the result set store cannot call it; register a named query and use `Source::query`"
     )]

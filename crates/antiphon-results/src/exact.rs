@@ -1,4 +1,4 @@
-//! Conversion of JSON numbers to text, for numbers that would otherwise lose digits.
+//! Conversion of JSON numbers to text. Only numbers that would otherwise lose digits are converted.
 //!
 //! A JSON number can have any number of digits, but most readers store it as a 64-bit float. If such a reader would
 //! change the value of a number, this module converts the number to text. Rows from a database also contain these
@@ -39,7 +39,7 @@ pub fn values<T: DeserializeOwned>(json: &str) -> Result<T, serde_json::Error> {
     serde_json::from_str(&kept(json, |number| is_whole(number) || is_float(number)))
 }
 
-/// Returns the same JSON, but converts a number to text if `survives` returns `false` for the number.
+/// Returns the JSON with some numbers converted to text. A number is converted if `survives` returns `false` for it.
 fn kept(json: &str, survives: impl Fn(&str) -> bool) -> String {
     let mut kept = String::with_capacity(json.len());
     let mut rest = json;
@@ -97,7 +97,8 @@ fn is_float(number: &str) -> bool {
     float.is_finite() && plain(&format!("{float:e}")) == plain(number)
 }
 
-/// Returns the digits without leading and trailing zeros, and the power `p` for which the number is `0.digits * 10^p`.
+/// Returns the digits without leading and trailing zeros, and the exponent `p`. The number is equal to
+/// `0.digits * 10^p`.
 fn plain(number: &str) -> Option<(String, i64)> {
     let number = number.strip_prefix('-').unwrap_or(number);
     let (mantissa, exponent) = number.split_once(['e', 'E']).unwrap_or((number, "0"));

@@ -104,8 +104,8 @@ fn context_mac(key: &[u8; 32], context: &str, bytes: &[u8]) -> Hmac<Sha256> {
     mac
 }
 
-/// Derives the signing key from the secret, because the secret can have other uses. A signature with the derived key
-/// must not be valid for those uses.
+/// Derives the signing key from the secret. The secret can have other uses, and a signature of a link must not be valid
+/// for them.
 fn derive(secret: &[u8; 32]) -> [u8; 32] {
     let mut hash = Sha256::new();
     hash.update(b"antiphon result link v1\0");

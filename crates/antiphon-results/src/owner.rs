@@ -2,8 +2,8 @@ use serde::{Deserialize, Serialize};
 
 /// The owner of a result set, or the identity of a caller.
 ///
-/// The owner of a result set is set at its creation, and does not change. By default, the server responds to every
-/// other caller that the result set does not exist.
+/// The owner of a result set is set at its creation, and does not change. By default, every other caller gets the
+/// response that the result set does not exist.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Owner {
@@ -18,8 +18,7 @@ pub struct Owner {
 impl Owner {
     /// Returns an owner without tenant and principal.
     ///
-    /// By default, every unauthenticated caller can access a result set of this owner, if the caller has the ID of the
-    /// result set.
+    /// By default, a result set of this owner is accessible to every unauthenticated caller who has its ID.
     pub fn nobody() -> Self {
         Self::default()
     }

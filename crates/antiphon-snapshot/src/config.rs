@@ -8,9 +8,9 @@ use crate::error::{Error, Result};
 /// change single settings, as in the example of [`Snapshots::open_with`](crate::Snapshots::open_with). A store can
 /// read snapshots that were written with any other configuration. Nevertheless, use the same
 /// [`with_page_rows`](Self::with_page_rows) and [`with_compression`](Self::with_compression) on all replicas. If a
-/// request exports only some columns or one chunk as Parquet, the file is encoded for this request. The bytes of this
-/// file depend on these two settings. [`with_abandoned`](Self::with_abandoned) and all settings after it have an
-/// effect only with the feature `sql`.
+/// request exports only some columns or one chunk as Parquet, the server encodes a new file for this request. The bytes
+/// of the new file depend on these two settings. [`with_abandoned`](Self::with_abandoned) and all settings after it
+/// have an effect only with the feature `sql`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotConfig {
     pub(crate) chunk_rows: usize,
@@ -97,7 +97,7 @@ impl SnapshotConfig {
     }
 
     /// Sets the time after which an unused footer is removed from the cache. If another replica deletes a snapshot,
-    /// the footer of the snapshot stays in the cache for at most this time. Default: 5 minutes.
+    /// this process keeps the footer of the snapshot in its cache for at most this time. Default: 5 minutes.
     #[must_use]
     pub fn with_cache_idle(mut self, time: Duration) -> Self {
         self.cache_idle = time;
@@ -142,16 +142,16 @@ impl SnapshotConfig {
         self
     }
 
-    /// Sets the maximum number of concurrent queries, sorts, filters and aggregates of a process. For each concurrent
-    /// operation, the process has two dedicated threads, but at most 64 threads in total. The first operation starts
-    /// the threads. Default: 4.
+    /// Sets the maximum number of concurrent queries, sorts, filters and aggregates of a process. The process has two
+    /// dedicated threads for each concurrent operation, up to a total of 64 threads. The first operation starts the
+    /// threads. Default: 4.
     #[must_use]
     pub fn with_queries(mut self, queries: usize) -> Self {
         self.queries = queries;
         self
     }
 
-    /// Checks the settings whose errors would otherwise appear only when rows are written.
+    /// Checks the settings that would otherwise cause errors only later, when rows are written.
     pub(crate) fn check(&self) -> Result<()> {
         let problem = if self.chunk_rows == 0 || self.page_rows == 0 {
             "`SnapshotConfig::with_chunk_rows` and `with_page_rows` must be at least 1"

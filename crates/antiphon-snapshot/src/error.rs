@@ -52,8 +52,8 @@ impl Error {
         matches!(self, Self::Store(object_store::Error::NotFound { .. }))
     }
 
-    /// Converts the error for a writer. During a write, a missing object is a file of the write, and not the requested
-    /// snapshot.
+    /// Converts the error for a writer. During a write, a missing object is one of the writer's own files. So the error
+    /// does not mean that the requested snapshot is missing.
     pub(crate) fn of_writing(self) -> Self {
         if self.is_missing() { Self::Broken(self.into()) } else { self }
     }

@@ -13,7 +13,7 @@
 //! ```
 //!
 //! The names of row files contain the name of the writer. Two writers can write under the same ID one after the other.
-//! Even if the first writer cleans up late, it removes only its own files.
+//! If the first writer cleans up late, it removes its own files, but no files of the second writer.
 
 use antiphon_results::snapshot::{SnapshotId, View};
 use object_store::path::Path;
@@ -49,7 +49,8 @@ pub(crate) fn data_name(writer: &str) -> String {
     format!("data-{writer}.parquet")
 }
 
-/// The part of a file name that announces a view in progress, before its maximum size in bytes.
+/// A part of the name of the file that announces a view in progress. The view's maximum size in bytes follows this
+/// part.
 const TAKES: &str = ".takes-";
 
 /// Returns the name of the file that announces a view in progress.

@@ -227,7 +227,7 @@ mod tests {
         }
     }
 
-    /// If other replicas remove a result set, this replica must not keep the footer of its snapshot.
+    /// Tests that this replica does not keep the footer of a snapshot if another replica removes the result set.
     #[tokio::test]
     async fn footers_that_nobody_reads_are_not_kept() {
         let config = SnapshotConfig::default().with_cache_idle(Duration::from_millis(200));

@@ -42,8 +42,8 @@ impl Backend {
         self
     }
 
-    /// Sets how long [`retrying`](Self::retrying) retries a failed call. With this setting, a server survives a
-    /// database failover that takes no longer than this duration. Default: 30 seconds.
+    /// Sets how long [`retrying`](Self::retrying) retries a failed call. If a database failover takes less than this
+    /// duration, the server survives it. Default: 30 seconds.
     #[must_use]
     pub fn with_patience(mut self, patience: Duration) -> Self {
         self.patience = Some(patience);

@@ -27,8 +27,8 @@ pub const MAX_EVENT: usize = 4 * 1024;
 ///   returned. A subscription can also receive an event that was published shortly before `subscribe` returned.
 /// - Every subscription receives every event of its topic, and no event of another topic.
 /// - Events are not kept. If a topic has no subscriber, its events are discarded.
-/// - Events can be lost if the connection is cut, or if the listener is too slow for its buffer. The subscription then
-///   receives an [`Event::Gap`] instead of the lost events. After a gap, the listener must read the current data from
+/// - Events can be lost if the connection is lost, or if the listener is too slow for its buffer. The subscription then
+///   receives one [`Event::Gap`] in place of the lost events. After a gap, the listener must read the current data from
 ///   the store again.
 /// - Publishing never waits for a listener.
 /// - Topics follow the rules in [`name`](crate::name). An event holds up to [`MAX_EVENT`] bytes.
@@ -63,7 +63,7 @@ pub struct Subscription {
 pub const BUFFER: usize = 1024;
 
 impl Subscription {
-    /// Creates a subscription, and the [`Feed`] that sends events to this subscription. Implementations of a backend
+    /// Creates a subscription and its [`Feed`], which sends events to the subscription. Implementations of a backend
     /// use this function.
     pub fn channel() -> (Feed, Self) {
         let (sender, receiver) = mpsc::channel(BUFFER);

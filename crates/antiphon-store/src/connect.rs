@@ -9,12 +9,12 @@ impl Backend {
     /// Connects to the engine of the URL, and returns a backend.
     ///
     /// The URL starts with `postgres://`, `redis://`, `rediss://`, `nats://` or `tls://` (NATS with TLS). `memory:`
-    /// creates a backend in the memory of this process. The parameter `patience` of the URL calls
-    /// [`with_patience`](Self::with_patience) with this number of seconds.
+    /// creates a backend in the memory of this process. The URL parameter `patience` is a number of seconds for
+    /// [`with_patience`](Self::with_patience).
     ///
-    /// `space` is the namespace of a service. All replicas of a service must use the same space. Services that share
-    /// an engine must use different spaces. To set other options, use the configuration type and the `connect`
-    /// function of the engine, such as `PostgresConfig` and `Postgres::connect`.
+    /// `space` is the namespace of a service in the engine. All replicas of a service must use the same space. Services
+    /// that share an engine must use different spaces. To set other options, use the configuration type and the
+    /// `connect` function of the engine, such as `PostgresConfig` and `Postgres::connect`.
     ///
     /// # Errors
     ///
@@ -33,7 +33,7 @@ impl Backend {
         Ok(patience.into_iter().fold(backend, Self::with_patience))
     }
 
-    /// Connects to the engine of a URL that has only parameters of the engine.
+    /// Connects to the engine of a URL. The URL must contain no other parameters than those of the engine.
     #[cfg_attr(
         not(any(feature = "nats", feature = "postgres", feature = "redis")),
         expect(clippy::unused_async, reason = "without an engine there is nothing to connect to")
@@ -92,7 +92,7 @@ mod tests {
         redis::RedisConfig,
     };
 
-    /// Checks everything about a URL that `connect` checks before it opens a connection.
+    /// Makes the checks of the URL that `connect` makes before it opens a connection.
     fn check(url: &str) -> Result<()> {
         if url.starts_with("postgres:") {
             let config = PostgresConfig::new(url).with_parameters()?;

@@ -130,7 +130,7 @@ fn timed_out<R>() -> Result<R> {
     Err(Error::backend("a flaky backend", "timed out, on purpose"))
 }
 
-/// Makes the call, with the fault that was selected for this call.
+/// Makes a call, and injects the fault that was selected for this call.
 macro_rules! flaky {
     ($self:ident, $call:expr) => {
         match $self.meet().await {

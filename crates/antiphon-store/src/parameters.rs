@@ -4,7 +4,7 @@ use std::{fmt::Display, str::FromStr, time::Duration};
 
 use crate::error::{Error, Result};
 
-/// The parameters in the query of a URL. Each engine takes the parameters that it knows.
+/// The parameters in the query of a URL. Each engine removes its own parameters from this list.
 pub(crate) struct Parameters {
     base: String,
     fragment: String,
@@ -79,14 +79,14 @@ impl Parameters {
         }
     }
 
-    /// Returns the URL without the parameters that were taken.
+    /// Returns the URL with the remaining parameters.
     pub(crate) fn url(&self) -> String {
         let rest: Vec<_> = self.pairs.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let mark = if rest.is_empty() { "" } else { "?" };
         format!("{}{mark}{}{}", self.base, rest.join("&"), self.fragment)
     }
 
-    /// Rejects parameters that nobody has taken, except for `allowed`. `known` is shown in the error.
+    /// Returns an error if a parameter is left that is not in `allowed`. The error contains the text `known`.
     #[cfg(any(feature = "nats", feature = "redis"))]
     pub(crate) fn reject_others(&self, allowed: &[&str], known: &str) -> Result<()> {
         let Some((name, _)) = self.pairs.iter().find(|(name, _)| !allowed.contains(&name.as_str())) else {

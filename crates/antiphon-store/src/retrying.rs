@@ -116,7 +116,7 @@ impl<T: ?Sized> Retrying<T> {
         self
     }
 
-    /// Repeats a call until it succeeds, is rejected, or the retry time is over.
+    /// Repeats a call until the call succeeds or is rejected, or until the retry time is over.
     ///
     /// The returned `bool` is `true` if a response was lost. After a lost response, the effect of a failed call is
     /// always unknown, even if the last attempt had no effect.
@@ -149,8 +149,8 @@ impl<T: ?Sized> Retrying<T> {
 }
 
 impl<T: Store + ?Sized> Retrying<T> {
-    /// Checks whether the record under `key` has this stamp, after a conflict that was possibly caused by the same
-    /// write.
+    /// Checks whether the record under `key` has this stamp. Call this method after a conflict that an earlier attempt
+    /// of the same write possibly caused.
     async fn settle(&self, key: &str, stamp: [u8; STAMP], conflict: Error) -> Result<Revision> {
         match self.persist(|| self.inner.get(key)).await.0.map_err(uncertain)? {
             Some(record) if record.value.starts_with(&stamp) => Ok(record.revision),
@@ -160,7 +160,7 @@ impl<T: Store + ?Sized> Retrying<T> {
     }
 }
 
-/// Converts [`Error::Busy`] after a lost response, because an earlier attempt was possibly applied.
+/// Converts [`Error::Busy`] into [`Error::Backend`]. After a lost response, an earlier attempt was possibly applied.
 fn uncertain(error: Error) -> Error {
     match error {
         busy @ Error::Busy { backend, .. } => Error::backend(backend, busy),
@@ -329,7 +329,8 @@ impl<T: Bus + ?Sized> Bus for Retrying<T> {
     }
 }
 
-/// Treats a lost lease as success if a response was lost, because the call with the lost response has used the lease.
+/// Treats a lost lease as success if a response was lost before. In this case, the call with the lost response has
+/// ended the lease.
 fn done((ended, lost): (Result<()>, bool)) -> Result<()> {
     match ended {
         Err(Error::LeaseLost { .. }) if lost => Ok(()),

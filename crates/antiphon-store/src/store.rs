@@ -13,11 +13,11 @@ use crate::error::{Error, Result};
 /// its length plus [`ENTRY_COST`] bytes.
 pub const MAX_VALUE: usize = 512 * 1024;
 
-/// The number of bytes that is added to the length of each log entry to compute the size of an append. This addition
-/// limits the number of empty entries in one append.
+/// To compute the size of an append, this number of bytes is added to the length of each entry. So the number of empty
+/// entries in one append is limited too.
 pub const ENTRY_COST: usize = 16;
 
-/// The duration for which [`Store::remove_expired`] claims the records that it deletes one by one.
+/// How long [`Store::remove_expired`] claims the records that it deletes.
 const REMOVAL_LEASE: Duration = Duration::from_secs(60);
 
 /// The number of records that [`Store::remove_expired`] deletes concurrently.

@@ -1,4 +1,4 @@
-//! A transport of a server whose type is erased.
+//! A server transport with an erased type.
 
 use std::{error::Error as StdError, fmt, pin::Pin};
 
@@ -14,7 +14,7 @@ type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// A transport of any type, in a box.
 ///
 /// The SDK compiles its whole service loop once for each type of transport. With this type, the crate that serves the
-/// transport contains the only copy of the loop, and the programs that depend on this crate contain none.
+/// transport compiles the loop once. The programs that depend on this crate do not compile it again.
 pub struct BoxTransport(Box<dyn Erased>);
 
 impl BoxTransport {

@@ -28,7 +28,7 @@ pub const TOO_MUCH: i32 = -32000;
 /// How long the error responses of interrupted requests can take to reach their clients.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// The maximum time between the arrival of a request on its connection and its entry in the counter of requests.
+/// The maximum time between the arrival of a request on its connection and the moment at which the request is counted.
 const ON_THE_WAY: Duration = Duration::from_millis(100);
 
 /// The state of a server's graceful shutdown. Each phase of the shutdown has a cancellation token. The tokens are
@@ -46,7 +46,8 @@ pub struct Drain {
     pub stopped: CancellationToken,
     requests: Arc<Flights>,
     connections: Arc<Flights>,
-    /// Whether requests can arrive. A server that only runs workers receives none, and need not wait for them.
+    /// Whether requests can arrive. A server that only runs workers receives no requests, so its shutdown does not wait
+    /// for them.
     accepts_requests: Arc<AtomicBool>,
 }
 
@@ -156,8 +157,8 @@ pub struct Counted<T> {
     inner: T,
     drain: Drain,
     open: Arc<Open>,
-    /// Whether the connection ends with the last request during a shutdown. This field is `false` for a session over
-    /// HTTP, because such a session outlives its connections.
+    /// Whether the connection ends during a shutdown as soon as its last request is answered. This field is `false` for
+    /// a session over HTTP, because such a session outlives its connections.
     ends: bool,
     /// Whether the server has returned an error for the requests in flight.
     is_cut_off: bool,
@@ -201,7 +202,7 @@ impl<T> Counted<T> {
 }
 
 impl<T: Transport<RoleServer>> Counted<T> {
-    /// Accepts a message, unless the message is a request that arrives after the start of the shutdown.
+    /// Accepts a message. Returns `None` if the message is a request that arrives after the start of the shutdown.
     fn admit(&mut self, message: ClientJsonRpcMessage) -> Option<ClientJsonRpcMessage> {
         match &message {
             ClientJsonRpcMessage::Request(request) => {

@@ -47,8 +47,7 @@ pub enum Error {
         /// The reason why the URL cannot be used.
         reason: &'static str,
     },
-    /// After a reconnect, the server differs from the server before the reconnect. The `String` describes the
-    /// difference.
+    /// After a reconnect, the server is no longer the same as before. The `String` describes the difference.
     #[error("the server changed during a reconnect: {0}")]
     Changed(String),
     /// The message could not be serialized as JSON.

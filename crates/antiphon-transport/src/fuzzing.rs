@@ -4,8 +4,8 @@ use rmcp::{RoleClient, RoleServer};
 
 use crate::inbox::{Inbox, Role, Verdict};
 
-/// Parses bytes as a message, in the same way as servers and clients over WebSocket and HTTP+SSE. Parses the bytes
-/// with and without the conversion of tasks.
+/// Parses bytes as a message, in the same way as servers and clients over WebSocket and HTTP+SSE. Each role parses the
+/// bytes twice: with and without the conversion of tasks.
 pub fn judge(bytes: &[u8]) {
     for revises in [false, true] {
         judge_as::<RoleServer>(bytes, revises);

@@ -86,7 +86,8 @@ impl LeaseWatch {
     }
 }
 
-/// The HTTP status and the message with which a request is rejected. `axum` converts this type into a response.
+/// The rejection of a request: the HTTP status and the message of the response. `axum` converts this type into a
+/// response.
 pub type Refused = (StatusCode, &'static str);
 
 /// A check of the headers `Host` and `Origin`. The check prevents web pages of other origins from using a server on
@@ -212,7 +213,7 @@ impl Guard {
 enum Host {
     Named(HostPort),
     None,
-    /// An invalid `Host` header, or two `Host` headers, which a proxy and this server could interpret differently.
+    /// An invalid `Host` header, or more than one. A proxy and this server could interpret such a request differently.
     Odd,
 }
 

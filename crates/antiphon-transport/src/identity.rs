@@ -44,8 +44,8 @@ impl Identity {
     ///
     /// The principal is `<issuer>#<subject>`. An issuer contains no `#` (RFC 8414), so tokens of two issuers never
     /// have the same principal. A token also never has the same principal as an API key or a certificate. If the token
-    /// has no subject, the client acts for itself, and the principal is `<issuer>?client_id#<client>`. An issuer
-    /// contains no `?`, so no user can have this principal.
+    /// has no subject, the client acts for itself. In this case, the principal is `<issuer>?client_id#<client>`. An
+    /// issuer contains no `?`, so no user can have such a principal.
     pub fn of_token(issuer: &str, claims: Map<String, Value>) -> Option<Self> {
         let text = |name: &str| claims.get(name).and_then(Value::as_str).map(ToOwned::to_owned);
         let client = text("client_id").or_else(|| text("azp"));

@@ -1,4 +1,4 @@
-//! Parses messages, and selects the reaction to invalid messages.
+//! Parses messages, and decides how to handle invalid messages.
 //!
 //! The servers and clients of both transports use this module, so that they all behave in the same way.
 
@@ -17,8 +17,7 @@ use serde::{Deserialize, de::IgnoredAny};
 use crate::weight::{MemoryBudget, Share, Weight};
 use crate::{Error, Result, legacy_tasks};
 
-/// The JSON-RPC code of an error that the transport creates, and not the peer. JSON-RPC reserves this code for
-/// implementations.
+/// The JSON-RPC code of errors that the transport itself creates. JSON-RPC reserves this code for implementations.
 pub const TRANSPORT_ERROR: i32 = -32000;
 
 /// The parts of message handling that differ between a server and a client.
@@ -200,16 +199,16 @@ fn unread<R: Role>(bytes: &[u8], error: ErrorData) -> Verdict<R> {
 /// Clients can open a new connection after a lost connection.
 #[cfg(feature = "__client")]
 impl Inbox {
-    /// Starts the next connection. Returns the open requests of the old connection, and renames later requests. The
-    /// renaming is necessary because a new session can reuse IDs. A late answer to an old question must not become the
-    /// answer to a new question.
+    /// Starts the next connection. Returns the open requests of the old connection. From now on, requests of the peer
+    /// get new IDs, because a new session can reuse the IDs of the old session. A late answer to an old question must
+    /// not become the answer to a new question.
     pub(crate) fn renew(&self, number: u64) -> Vec<RequestId> {
         let mut open = self.open();
         open.prefix = Some(format!("{number}~"));
         open.ids.drain().collect()
     }
 
-    /// Returns the ID that the peer gave to an open request.
+    /// Returns the original ID of an open request, as the peer sent it.
     pub(crate) fn original(&self, alias: &RequestId) -> Option<RequestId> {
         let open = self.open();
         if !open.ids.contains(alias) {

@@ -45,7 +45,7 @@ impl Revision {
         VERSIONS.contains(&version).then(|| Self::of(Some(version)))
     }
 
-    /// Returns the newest protocol revision in which a server asks questions in this way.
+    /// Returns the newest protocol revision with this way of asking questions.
     pub fn version(self) -> &'static str {
         match self {
             Self::Session => SESSION,
@@ -62,8 +62,8 @@ impl Revision {
         }
     }
 
-    /// Returns all protocol revisions of [`VERSIONS`] in which a server asks questions in this way, newest first, as
-    /// values of the SDK.
+    /// Returns all protocol revisions with this way of asking questions, newest first. The elements are values of the
+    /// SDK.
     #[cfg(feature = "__sdk")]
     pub fn protocol_versions(self) -> Vec<ProtocolVersion> {
         let known = ProtocolVersion::KNOWN_VERSIONS.iter().rev();

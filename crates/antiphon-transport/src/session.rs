@@ -27,7 +27,7 @@ pub trait SharedSession: Send + Sync + fmt::Debug {
     /// replica has acknowledged.
     fn groups(&self) -> Groups<'_>;
 
-    /// Returns whether this replica is the replica that notifies the client of changes.
+    /// Returns whether this replica must notify the client of changes.
     fn tells_of_changes(&self) -> bool;
 }
 

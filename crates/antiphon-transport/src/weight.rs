@@ -31,8 +31,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The default maximum memory for parsing one message, in bytes.
 pub const MAX_PARSED_BYTES: usize = 8 * MIB;
-/// A factor for the memory limit: parsing a message can always take `FACTOR` times the length of the message, even if
-/// that exceeds the maximum.
+/// A factor for the memory limit. Parsing a message can always use `FACTOR` times the message's length, even if that
+/// exceeds the maximum.
 pub const FACTOR: usize = 8;
 
 const KIB: usize = 1024;
@@ -54,8 +54,8 @@ const KEPT_PER_VALUE: usize = 128;
 
 /// The numbers of bytes, values and object members in the received part of a JSON text.
 ///
-/// The count does not check that the text is valid JSON. Invalid JSON does not need more memory than counted, because
-/// a parser stops at the first error.
+/// The count does not check that the text is valid JSON. Invalid JSON does not need more memory than this estimate,
+/// because a parser stops at the first error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Weight {
     bytes: usize,

@@ -37,8 +37,8 @@ pub(crate) fn sha256(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 
-/// Returns the first 16 bytes of a SHA-256 digest of several texts, in hexadecimal. The digest also covers the lengths
-/// of the texts. So the digest changes if the same characters are divided into other texts.
+/// Returns the first 16 bytes of a SHA-256 digest of several texts, in hexadecimal. The digest also covers the length
+/// of each text. So the texts `ab`, `c` and the texts `a`, `bc` have different digests.
 pub(crate) fn digest(parts: &[&str]) -> String {
     let mut hash = Sha256::new();
     for part in parts {

@@ -205,7 +205,7 @@ impl<T> Erased<T> {
     }
 }
 
-/// Returns the URI templates of the resource templates, in the order in which they were added.
+/// Erases the types of `function`: its arguments, its result and its states. `convert` converts the result.
 pub(crate) fn erase<A, M, R, T, F>(function: F, convert: fn(R) -> Result<T>) -> Erased<T>
 where
     A: DeserializeOwned + Send + 'static,

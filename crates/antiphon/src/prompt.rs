@@ -73,9 +73,9 @@ impl Prompt {
         Self::with_get(name.into(), description.into(), &schema, none, erased)
     }
 
-    /// Creates a prompt with a JSON Schema of the arguments that you write yourself. Each property of `arguments` is
-    /// an argument of the prompt, with its `description`. `required` lists the arguments that a client must send. The
-    /// function receives the arguments as JSON.
+    /// Creates a prompt from a JSON Schema of its arguments. You write this schema yourself. Each property in the
+    /// schema `arguments` is an argument of the prompt, and can have a `description`. The `required` list in the schema
+    /// contains the arguments that a client must send. The function receives the arguments as JSON.
     pub fn raw<M, R, F>(
         name: impl Into<String>,
         description: impl Into<String>,

@@ -148,8 +148,8 @@ impl<T: Item> Named<T> {
     }
 }
 
-/// Returns a text with the servers of two items that cannot both exist. Returns `None` if both items belong to the
-/// outer server itself.
+/// Returns a text for the error about two items in conflict. The text contains the servers of the items. Returns `None`
+/// if both items belong to the outer server itself.
 fn places(first: &Mounts, second: &Mounts) -> Option<String> {
     let place = |path: Option<String>| match path {
         Some(path) => format!("in the mounted server `{path}`"),
@@ -161,8 +161,8 @@ fn places(first: &Mounts, second: &Mounts) -> Option<String> {
     }
 }
 
-/// Returns an error if a resource of one server hides a part of another server's template. If both belong to the same
-/// server, this is allowed.
+/// Returns an error if a resource and a template belong to different servers, and the resource matches the template.
+/// The resource would hide a part of the template. Within one server, this is allowed.
 fn hidden(resource: &Resource, template: &ResourceTemplate) -> Result<(), String> {
     let (uri, pattern) = (&resource.definition.uri, &template.definition.uri_template);
     let (mounts, other) = (&resource.read.mounts, &template.read.mounts);
@@ -176,7 +176,7 @@ fn hidden(resource: &Resource, template: &ResourceTemplate) -> Result<(), String
     ))
 }
 
-/// Returns the items of a registry that is not shared yet.
+/// Returns owned items. No other part of the program can hold a reference to the registry yet.
 fn owned<T>(items: Vec<Arc<T>>) -> impl Iterator<Item = T> {
     items.into_iter().map(|item| Arc::into_inner(item).expect("the registry of a builder is not shared"))
 }
@@ -322,7 +322,7 @@ impl Registry {
         problems
     }
 
-    /// Returns the mounted servers of each item.
+    /// Returns, for each item, the mounted servers that contain it.
     fn mounts(&self) -> impl Iterator<Item = &Mounts> {
         let tools = self.tools.items.iter().map(|it| it.mounts());
         let prompts = self.prompts.items.iter().map(|it| it.mounts());
@@ -376,8 +376,8 @@ impl Registry {
             || self.template(uri, |template| !template.visible_if.is_always()).is_some()
     }
 
-    /// Returns the first visible template that `uri` matches, and the arguments of its function. Raw templates come last,
-    /// because they can be those of another server.
+    /// Returns the first visible template that `uri` matches, and the arguments of its function. Raw templates come
+    /// last, because they can match URIs that belong to another server.
     pub(crate) fn template(
         &self,
         uri: &str,

@@ -102,7 +102,8 @@ pub(crate) fn via(entry: &Entry) -> Option<&'static str> {
 }
 
 /// Returns the operation: `step`, `fold`, `elicit`, `sample`, `visit` or `roots`. The rest of the description is
-/// omitted, because it can contain text that only the recipient of the question is allowed to read.
+/// omitted, because it can contain text of the question. Only the recipient of the question is allowed to read this
+/// text.
 fn op(described: &str) -> &str {
     let kind = described.strip_prefix("ask ").unwrap_or(described);
     kind.split(' ').next().unwrap_or_default()

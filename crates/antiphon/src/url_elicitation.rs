@@ -11,7 +11,7 @@ pub const KEY_META: &str = "antiphon/key";
 /// with the fields.
 pub const CONTEXT_META: &str = "antiphon/elicit-context";
 
-/// The `_meta` key that marks a form whose answer the model can relay.
+/// The `_meta` key that marks a form. If a form has this mark, the model can relay the user's answer.
 pub(crate) const RELAY_META: &str = "antiphon/relay";
 
 /// The `_meta` key under which a stored answer contains its [`Channel`]. A client cannot set this value.

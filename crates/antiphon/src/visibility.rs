@@ -110,8 +110,9 @@ impl<'a> RequestInfo<'a> {
         Some(&self.parts()?.headers)
     }
 
-    /// Returns a value that your middleware added to the request: a [layer](crate::ServerBuilder::layer), or else a layer
-    /// of the HTTP router. See [`Ctx::extension`](crate::Ctx::extension).
+    /// Returns a value that your middleware added to the request. The middleware is a
+    /// [layer](crate::ServerBuilder::layer) of the server or a layer of the HTTP router. If both added a value, returns
+    /// the value of the server's layer. See [`Ctx::extension`](crate::Ctx::extension).
     pub fn extension<T: Send + Sync + 'static>(&self) -> Option<&T> {
         added(&self.context.extensions)
     }

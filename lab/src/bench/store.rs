@@ -46,9 +46,7 @@ fn settings(backend: Backend) -> &'static [&'static str] {
 /// The engine's own benchmark, where it is installed.
 fn tool(backend: Backend) -> Option<PathBuf> {
     match backend {
-        Backend::Postgres => {
-            Some(services::postgres_binaries().ok()?.join("pgbench")).filter(|it| it.is_file())
-        }
+        Backend::Postgres => services::postgres_program("pgbench").ok(),
         Backend::Redis => project::installed("redis-benchmark").then(|| "redis-benchmark".into()),
         // `nats bench` can publish and fetch, but knows neither leases nor conditions.
         Backend::Nats => None,

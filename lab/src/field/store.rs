@@ -10,7 +10,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::Value;
 
 use crate::project;
-use crate::services::{Backend, postgres_binaries};
+use crate::services::{Backend, postgres_program};
 
 /// The space that `examples/deployed` uses.
 const SPACE: &str = "onboarding";
@@ -146,7 +146,7 @@ impl Store {
 
     /// Runs SQL and returns what it printed, without decoration.
     pub(super) fn sql(&self, query: &str) -> Result<String> {
-        let mut command = Command::new(postgres_binaries()?.join("psql"));
+        let mut command = Command::new(postgres_program("psql")?);
         command.args([
             "--no-psqlrc",
             "--tuples-only",

@@ -104,6 +104,12 @@ pub(crate) fn main(options: &Options) -> Result<()> {
     Ok(())
 }
 
+/// Installs the packages of the light hosts.
+pub(crate) fn install(project: &Project) -> Result<()> {
+    let place = Place::open(project, &PLAN)?;
+    HOSTS.iter().filter(|host| host.light).try_for_each(|host| place.install(host).map(drop))
+}
+
 /// Runs one host against any server, and returns the calls of the plan with the texts that its model reads.
 pub(crate) fn play(
     project: &Project,

@@ -22,7 +22,8 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
 use self::matrix::{Era, Mark, Matrix};
-use self::peers::{CLIENTS, SERVERS, Tools};
+pub(crate) use self::peers::Tools;
+use self::peers::{CLIENTS, SERVERS};
 use self::report::{About, Call, Cell, Line};
 use crate::project::{Profile, Project};
 use crate::server::{self, Server};

@@ -13,6 +13,7 @@ mod engine;
 mod folder;
 mod host;
 mod mariadb;
+mod operate;
 mod postgres;
 mod process;
 mod s3;
@@ -22,26 +23,58 @@ mod topology;
 pub(crate) use self::backend::{Backend, Place};
 pub(crate) use self::engine::Engine;
 pub(crate) use self::host::{Host, Stop};
-pub(crate) use self::postgres::binaries as postgres_binaries;
+pub(crate) use self::postgres::program as postgres_program;
 pub(crate) use self::process::{children, signal};
 pub(crate) use self::session::Session;
 pub(crate) use self::topology::Topology;
 
 use self::folder::Folder;
+use self::operate::Order;
 
 /// What to do with them.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Action {
     /// Start those that do not run, and print the variables that tell tests about them.
-    Up,
+    Up(Up),
     /// Stop them and remove their data.
     Down,
+    /// Make the leader of a topology fail, and wait until another server takes over.
+    Fail(Fail),
+    /// Start the failed server of a topology again, and wait until it has a copy of everything.
+    Heal(Heal),
     /// Say which of them run, and where.
     Status,
     /// Print the variables: `eval "$(cargo xtask services env)"`.
     Env,
     /// Run a command with the variables set, and stop what was started for it.
     Run(Run),
+}
+
+/// Options of `cargo xtask services up`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Up {
+    /// Start this topology of servers instead, in the foreground.
+    #[arg(long, value_enum)]
+    topology: Option<Topology>,
+}
+
+/// Options of `cargo xtask services fail`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Fail {
+    /// A topology that `up --topology` started.
+    #[arg(value_enum)]
+    topology: Topology,
+    /// How its leader fails.
+    #[arg(value_enum)]
+    fault: Stop,
+}
+
+/// Options of `cargo xtask services heal`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Heal {
+    /// A topology that `up --topology` started.
+    #[arg(value_enum)]
+    topology: Topology,
 }
 
 /// Options of `cargo xtask services run`.
@@ -56,8 +89,21 @@ pub(crate) struct Run {
 pub(crate) fn main(action: &Action) -> Result<()> {
     let project = Project::open()?;
     match action {
-        Action::Up => up(&project),
+        Action::Up(options) => match options.topology {
+            Some(topology) => operate::run(&project, topology),
+            None => up(&project),
+        },
         Action::Down => down(&project),
+        Action::Fail(options) => {
+            let seconds = operate::send(&project, options.topology, Some(Order::Fail(options.fault)))?;
+            println!("another server accepts writes, {seconds} s after the fault");
+            Ok(())
+        }
+        Action::Heal(options) => {
+            let seconds = operate::send(&project, options.topology, Some(Order::Heal))?;
+            println!("the servers are complete again after {seconds} s");
+            Ok(())
+        }
         Action::Status => status(&project),
         Action::Env => env(&project),
         Action::Run(options) => run(&project, options),
@@ -75,7 +121,10 @@ fn up(project: &Project) -> Result<()> {
 
 fn down(project: &Project) -> Result<()> {
     let stopped = Folder::lock(&Folder::path(project))?.down(|_| true)?;
-    if stopped == 0 {
+    let topologies = Topology::ALL.into_iter();
+    let ended = topologies.filter(|topology| operate::send(project, *topology, Some(Order::End)).is_ok());
+    let ended: Vec<_> = ended.inspect(|topology| eprintln!("stopped {}", topology.name())).collect();
+    if stopped == 0 && ended.is_empty() {
         eprintln!("none of ours runs");
     }
     Ok(())

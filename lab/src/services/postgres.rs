@@ -13,8 +13,29 @@ use crate::project;
 /// A test runner starts many processes at once, each with a pool of its own.
 const CONNECTIONS: &str = "max_connections=300";
 
-/// The folder of `postgres`, `initdb` and `pg_isready`: Debian's newest, else whatever the path leads to.
-pub(crate) fn binaries() -> Result<PathBuf> {
+/// Names the folder with the programs of another version than Debian's newest.
+const FOLDER: &str = "ANTIPHON_TEST_POSTGRES_BIN";
+
+/// The folder of `postgres` and `initdb`: the one that the variable names, else Debian's newest, else the first on the
+/// path.
+pub(super) fn binaries() -> Result<PathBuf> {
+    let complete = |folder: &PathBuf| ["postgres", "initdb"].iter().all(|it| folder.join(it).is_file());
+    let Some(found) = folders().find(complete) else {
+        bail!("PostgreSQL was not found; install it with `apt-get install postgresql`, or use compose.yaml");
+    };
+    Ok(found)
+}
+
+/// A program of the server's version, else of the first version that has it.
+pub(crate) fn program(name: &str) -> Result<PathBuf> {
+    let mut found = std::iter::once(binaries()?).chain(folders()).map(|folder| folder.join(name));
+    found.find(|program| program.is_file()).with_context(|| {
+        format!("`{name}` was not found; install it with `apt-get install postgresql-client`")
+    })
+}
+
+/// The folders that can contain programs of PostgreSQL, the best first.
+fn folders() -> impl Iterator<Item = PathBuf> {
     let mut debian: Vec<(u32, PathBuf)> = fs::read_dir("/usr/lib/postgresql")
         .into_iter()
         .flatten()
@@ -25,13 +46,9 @@ pub(crate) fn binaries() -> Result<PathBuf> {
         .collect();
     debian.sort();
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = debian.into_iter().rev().map(|(_, folder)| folder).chain(std::env::split_paths(&path));
-    let complete =
-        |folder: &PathBuf| ["postgres", "initdb", "pg_isready"].iter().all(|it| folder.join(it).is_file());
-    let Some(found) = { folders }.find(complete) else {
-        bail!("PostgreSQL was not found; install it with `apt-get install postgresql`, or use compose.yaml");
-    };
-    Ok(found)
+    let path: Vec<_> = std::env::split_paths(&path).collect();
+    let chosen = std::env::var_os(FOLDER).map(PathBuf::from);
+    chosen.into_iter().chain(debian.into_iter().rev().map(|(_, folder)| folder)).chain(path)
 }
 
 /// Makes a database in `folder`, or in a temporary one if `folder` is closed to the user it must run as.
@@ -66,7 +83,7 @@ pub(super) fn configure(command: &mut Command, home: &Path, port: &str) -> Resul
 
 /// Whether it accepts connections.
 pub(super) fn check(address: SocketAddr) -> Result<()> {
-    let mut command = Command::new(binaries()?.join("pg_isready"));
+    let mut command = Command::new(program("pg_isready")?);
     command.args(["--host", &address.ip().to_string(), "--port", &address.port().to_string()]);
     let status = command.stdout(Stdio::null()).status().context("could not start `pg_isready`")?;
     ensure!(status.success(), "PostgreSQL accepts no connections yet");
@@ -75,10 +92,36 @@ pub(super) fn check(address: SocketAddr) -> Result<()> {
 
 /// Returns the result of a query as text.
 pub(super) fn query(address: SocketAddr, sql: &str) -> Result<String> {
-    let mut psql = Command::new(binaries()?.join("psql"));
+    let mut psql = Command::new(program("psql")?);
     psql.args(["-h", &address.ip().to_string(), "-p", &address.port().to_string(), "-U", USER]);
     psql.args(["-XAtq", "-d", "postgres", "-c", sql]).env("PGPASSWORD", USER);
     Ok(output(&mut psql)?.trim().to_owned())
+}
+
+/// Copies a running server to `home` as its standby.
+pub(super) fn copy(from: SocketAddr, data: &Path, home: &Path) -> Result<()> {
+    let (to, basebackup) = (home.join("data"), binaries()?.join("pg_basebackup"));
+    let (address, port) = (from.ip().to_string(), from.port().to_string());
+    let mut copy = Command::new(if basebackup.is_file() { basebackup.clone() } else { program("psql")? });
+    copy.args(["-h", &address, "-p", &port, "-U", USER]).env("PGPASSWORD", USER);
+    if basebackup.is_file() {
+        copy.args(["-R", "-X", "stream", "-c", "fast", "--no-sync", "-D"]).arg(&to);
+    } else {
+        // Packages for programs that bring their own server have no `pg_basebackup`, and that of another version refuses.
+        let (data, to) = (data.display(), to.display());
+        copy.args(["-XAtq", "-d", "postgres", "-v", "ON_ERROR_STOP=1"]);
+        copy.args(["-c", "select pg_backup_start('copy', true)"]);
+        // Files of the server can vanish during the copy.
+        copy.args(["-c", &format!("\\! mkdir -m 700 {to} && cp -a {data}/. {to} 2> {to}.log")]);
+        copy.args(["-c", &format!("\\! rm -f {to}/postmaster.pid && touch {to}/standby.signal")]);
+        copy.args(["-c", &format!("\\o {to}/backup_label")]);
+        copy.args(["-c", "select labelfile from pg_backup_stop()"]);
+        let connection =
+            format!("primary_conninfo = 'host={address} port={port} user={USER} password={USER}'");
+        copy.args(["-c", &format!("\\! echo \"{connection}\" >> {to}/postgresql.auto.conf")]);
+    }
+    lower(&mut copy, home)?;
+    output(&mut copy).map(drop)
 }
 
 /// Runs a command that must succeed, and returns its output.

@@ -12,7 +12,7 @@ use super::balancer::Balancer;
 use super::fault::{Fault, Turns};
 use super::replicas::{COUNT, ELDEST, Replicas};
 use super::window::Windows;
-use crate::services::{Backend, Host, Stop, postgres_binaries};
+use crate::services::{Backend, Host, Stop, postgres_program};
 
 /// How long a fleet may take to be whole again.
 const RECOVERY: Duration = Duration::from_mins(1);
@@ -113,7 +113,7 @@ impl Breaker<'_> {
         if !matches!(self.backend, Backend::Postgres) {
             return self.host.restart(Stop::Asked, Duration::ZERO, false);
         }
-        let mut command = Command::new(postgres_binaries()?.join("psql"));
+        let mut command = Command::new(postgres_program("psql")?);
         command.arg(self.host.url()).args(["--quiet", "--no-psqlrc", "--tuples-only", "--command"]);
         command.arg(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'",

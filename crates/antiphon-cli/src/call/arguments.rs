@@ -38,7 +38,8 @@ pub(super) async fn read(said: Option<&str>) -> Result<Map<String, Value>> {
 ///
 /// # Errors
 ///
-/// Returns `Misused` if no terminal is present, and either an argument is missing or `all` is set.
+/// Returns `Misused` if the user must be asked, but no terminal is present. This is the case if an argument is missing
+/// or `all` is set.
 pub(super) async fn complete(
     person: &Person,
     tool: &str,

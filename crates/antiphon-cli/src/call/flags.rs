@@ -97,7 +97,7 @@ impl Flag {
     }
 }
 
-/// Parses the words after the tool's name. The values of these words override the values in `arguments`.
+/// Parses the words after the tool's name. If a value is also in `arguments`, the value from the words has priority.
 pub(super) fn parse(
     server: &str,
     tool: &Tool,

@@ -73,7 +73,7 @@ pub(super) async fn call(connection: &Connection, person: &Person, making: Makin
     follow(person, server, &handle).await.map(|result| Ended::Result(Box::new(result)))
 }
 
-/// Follows a task until it ends. If the CLI stops before the task ends, prints the command that follows the task
+/// Follows a task until it ends. If the CLI stops earlier, prints the command with which the user can follow the task
 /// again.
 pub(crate) async fn follow(person: &Person, server: &Target, handle: &TaskHandle) -> Result<CallToolResult> {
     let Some(id) = handle.id() else { return Ok(handle.wait().await?) };

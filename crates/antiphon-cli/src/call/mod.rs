@@ -203,7 +203,7 @@ impl Call {
         }
     }
 
-    /// Prints how to see the standard error of the server's program, if the error of the tool refers to this output.
+    /// If the error of the tool refers to the standard error of the server's program, prints how to see this output.
     fn hint_at_stderr(&self, app: &App, result: &CallToolResult) {
         let is_program = self.target.definition(&app.config).is_ok_and(|it| it.command.is_some());
         let mut texts = result.content.iter().filter_map(ContentBlock::as_text);
@@ -213,7 +213,7 @@ impl Call {
     }
 }
 
-/// The text with which an error of an Antiphon server refers to its standard error, for example after a panic.
+/// A part of the errors that refer to the standard error of an Antiphon server, for example after a panic.
 const IN_STDERR: &str = "the standard error output of the server contains";
 
 /// Prints a hint if the tool failed because this host has no model.

@@ -34,7 +34,7 @@ pub(crate) struct Config {
     pub(crate) servers: BTreeMap<String, Definition>,
     /// The model that answers sampling requests.
     pub(crate) model: ModelChoice,
-    /// The file that each server comes from.
+    /// The configuration file of each server, by the server's name.
     sources: BTreeMap<String, PathBuf>,
     folder: Option<PathBuf>,
 }
@@ -112,7 +112,7 @@ impl Config {
         self.servers.insert(name, definition);
     }
 
-    /// Returns the file that a server comes from.
+    /// Returns the configuration file that contains a server.
     pub(crate) fn source(&self, name: &str) -> Option<&Path> {
         self.sources.get(name).map(PathBuf::as_path)
     }

@@ -31,8 +31,8 @@ pub(crate) struct ModelChoice {
 }
 
 impl ModelChoice {
-    /// Returns these settings. If these settings contain neither a model nor a URL, returns `otherwise` instead. A key
-    /// variable in these settings overrides the key variable in `otherwise`.
+    /// Returns these settings if they contain a model or a URL. Otherwise, returns `otherwise`. In this case, a key
+    /// variable in these settings still overrides the key variable in `otherwise`.
     pub(crate) fn or(&self, otherwise: &Self) -> Self {
         if self.model.is_none() && self.model_url.is_none() {
             return Self {

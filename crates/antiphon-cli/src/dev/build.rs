@@ -30,7 +30,7 @@ pub(super) struct Build {
     words: Vec<String>,
     folder: PathBuf,
     roots: Vec<PathBuf>,
-    /// The program of the server and its arguments. If it is empty, cargo reports the program.
+    /// The program of the server and its arguments. If the list is empty, cargo reports the program.
     command: Vec<String>,
 }
 
@@ -207,7 +207,7 @@ fn executables(lines: &[String]) -> Vec<String> {
     messages.filter_map(|message| message["executable"].as_str().map(str::to_owned)).collect()
 }
 
-/// Returns when the program was written, and its size.
+/// Returns the modification time and the size of the program.
 fn written(command: &[String]) -> Option<(SystemTime, u64)> {
     let metadata = std::fs::metadata(command.first()?).ok()?;
     Some((metadata.modified().ok()?, metadata.len()))

@@ -35,7 +35,8 @@ const DRAIN: Duration = Duration::from_secs(10);
 /// The maximum size of a request, in bytes.
 const LARGEST: usize = 64 * 1024 * 1024;
 
-/// Headers that belong to one connection. The HTTP client of the proxy sets the length of a request again.
+/// Headers that the proxy does not forward, because they belong to one connection. The HTTP client of the proxy sets
+/// the length of a request itself.
 const OF_CONNECTION: [header::HeaderName; 4] =
     [header::CONNECTION, header::TRANSFER_ENCODING, header::UPGRADE, header::CONTENT_LENGTH];
 
@@ -128,7 +129,7 @@ pub(super) async fn run(
     }
 }
 
-/// A server that listens on an address, or the reason why the server did not start.
+/// The result of a start: a server that listens on an address, or the reason why the server did not start.
 type Started = Result<(Group, SocketAddr), String>;
 
 enum Happened {

@@ -12,7 +12,8 @@ const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 const REVISION: &str = "io.modelcontextprotocol/protocolVersion";
 const LISTEN: &str = "subscriptions/listen";
 
-/// The lists of a server: the capability, the notification, and the name in the filter of a subscription.
+/// The lists of a server. Each entry contains the capability, the notification, and the name in the filter of a
+/// subscription.
 const LISTS: [(&str, &str, &str); 3] = [
     ("tools", "notifications/tools/list_changed", "toolsListChanged"),
     ("prompts", "notifications/prompts/list_changed", "promptsListChanged"),
@@ -36,7 +37,7 @@ pub(super) struct Relay {
     hello: Option<Message>,
     /// Whether the host has completed `initialize`.
     initialized: bool,
-    /// The capabilities that the host has read.
+    /// The capabilities in the server's response that the host received.
     capabilities: Value,
     /// Requests of the host that have no response yet.
     pending: BTreeMap<String, Message>,
@@ -44,8 +45,8 @@ pub(super) struct Relay {
     subscriptions: BTreeMap<String, Value>,
     /// Requests of the host that set the state of a session: the log level and subscribed resources.
     settings: BTreeMap<String, Message>,
-    /// The IDs that servers gave to their requests, by the IDs that the host receives. The host receives other IDs,
-    /// because two servers can use the same ID.
+    /// The original IDs of the servers' requests, by the IDs that the host receives. The IDs differ, because two
+    /// servers can use the same ID.
     asked: BTreeMap<String, String>,
     last: u64,
     /// The failed build that the next tool call returns.
@@ -53,7 +54,7 @@ pub(super) struct Relay {
 }
 
 impl Relay {
-    /// Returns the messages to send when the host has sent a line.
+    /// Handles a line from the host. Returns the messages to send.
     pub(super) fn host_sent(&mut self, line: &str) -> Vec<Outgoing> {
         let Some(mut message) = Message::read(line) else { return vec![Outgoing::Server(line.to_owned())] };
         match message.kind() {
@@ -86,8 +87,7 @@ impl Relay {
         vec![Outgoing::Server(line.to_owned())]
     }
 
-    /// Returns the messages to send when the server has sent a line. Returns `None` if the line is not a JSON-RPC
-    /// message.
+    /// Handles a line from the server. Returns the messages to send, or `None` if the line is not a JSON-RPC message.
     pub(super) fn server_sent(&mut self, line: &str) -> Option<Vec<Outgoing>> {
         let mut message = Message::read(line)?;
         match message.kind()? {

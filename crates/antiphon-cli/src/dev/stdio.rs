@@ -63,8 +63,8 @@ struct Connection<'a> {
     /// requests wait.
     absent: Option<String>,
     next: Next,
-    /// Whether the last server failed to start. If it failed, the same program is started again after the next build,
-    /// because the cause can be outside the program.
+    /// Whether the last server failed to start. If it did, the next build starts the program again even if the program
+    /// has not changed. The cause can be outside the program.
     start_failed: bool,
 }
 
@@ -77,8 +77,8 @@ enum Next {
         /// The method of the request to which the server must respond.
         greeted: Option<String>,
     },
-    /// The server is ready. The new server replaces the current server when the current server has no running
-    /// requests, or at this time.
+    /// The new server is ready. It replaces the current server when the current server has no running requests, at the
+    /// latest at this time.
     Ready {
         process: Process,
         command: Vec<String>,

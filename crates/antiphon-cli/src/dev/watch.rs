@@ -9,7 +9,7 @@ use std::{
 
 /// The interval between two checks of the files.
 const INTERVAL: Duration = Duration::from_millis(300);
-/// If a file changes during this number of consecutive builds, it is assumed that the build command writes this file.
+/// If a file changes during this number of consecutive builds, it counts as output of the build command.
 const OUTPUT: u32 = 3;
 
 /// The watched files, with modification time and size.
@@ -30,8 +30,8 @@ impl Files {
         read.await.unwrap_or_default()
     }
 
-    /// Waits until at least one file differs from this state, and all files stay unchanged for one interval. Returns
-    /// the new state, and a changed file.
+    /// Waits until at least one file differs from this state. Then waits until all files stay unchanged for one
+    /// interval. Returns the new state, and a changed file.
     pub(super) async fn changed(&self, roots: &[PathBuf]) -> (Self, PathBuf) {
         let mut last: Option<Self> = None;
         loop {
@@ -94,7 +94,7 @@ impl ChangedDuringBuilds {
         outputs.map(|(path, _)| path.clone()).collect()
     }
 
-    /// Returns whether the last build was the first build that showed that the build command writes this file.
+    /// Returns whether this file became known as output of the build command with the last build.
     pub(super) fn is_new_output(&self, path: &Path) -> bool {
         self.0.get(path) == Some(&OUTPUT)
     }

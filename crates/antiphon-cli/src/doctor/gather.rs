@@ -30,7 +30,7 @@ use crate::{
 /// Timeout to connect to a server, and to list its items. `npx` can need time to download the server.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// A model that is declared but never called, because `antiphon doctor` does not call tools.
+/// A model for a host that declares sampling. The model is never called, because `antiphon doctor` does not call tools.
 #[derive(Debug)]
 struct Nobody;
 
@@ -98,7 +98,7 @@ pub(crate) async fn gather(app: &App, server: &str, reach: &ConnectionArgs) -> R
     Ok(report)
 }
 
-/// Collects the facts about a server that a host with this profile receives.
+/// Collects facts about a server, as a host with this profile receives them.
 pub(crate) async fn gather_as(
     app: &App,
     server: &str,

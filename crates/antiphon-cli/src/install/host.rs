@@ -100,7 +100,7 @@ impl HostName {
         }
     }
 
-    /// Returns the names of the members that lead to the list of servers.
+    /// Returns the path to the list of servers: the names of the nested members.
     pub(crate) fn keys(self, layout: Layout) -> &'static [&'static str] {
         match self {
             Self::VsCode => &["servers"],

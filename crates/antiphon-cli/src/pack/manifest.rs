@@ -25,8 +25,7 @@ pub(crate) struct Binary {
 }
 
 impl Binary {
-    /// Creates a `Binary`. The first bytes of the file determine the platform, because the program can be built for
-    /// another platform.
+    /// Creates a `Binary`. The first bytes of the file determine its platform. This machine can have another platform.
     pub(crate) fn new(path: PathBuf, name: &str, head: &[u8]) -> Self {
         let own = if cfg!(windows) {
             "win32"

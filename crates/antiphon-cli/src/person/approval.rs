@@ -119,8 +119,8 @@ impl Approval for Nobody {
     }
 }
 
-/// The user in the role of a model. A host must use the same value as its model and as its approval, because only an
-/// approval can reject a request.
+/// The user in the role of a model. A host must use the same `ByHand` for its model and for its approval, because a
+/// model cannot reject a request.
 #[derive(Clone, Debug)]
 pub(super) struct ByHand {
     person: Person,

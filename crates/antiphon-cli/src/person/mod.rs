@@ -153,8 +153,8 @@ impl Person {
         self.0.noted.lock().unwrap_or_else(PoisonError::into_inner).declined = true;
     }
 
-    /// Prints the unanswered questions, and returns the final outcome. `outcome` is the outcome without regard to
-    /// unanswered questions.
+    /// Prints the unanswered questions, and returns the final outcome. `outcome` does not take unanswered questions
+    /// into account.
     pub(crate) fn outcome(&self, outcome: Outcome) -> Outcome {
         if self.terminal().is_interrupted() {
             return Outcome::Interrupted;
@@ -167,7 +167,8 @@ impl Person {
         if !noted.unanswered.is_empty() || (failed && noted.declined) { Outcome::Unanswered } else { outcome }
     }
 
-    /// Like [`Person::outcome`], for commands that can fail. If the outcome hides the error, prints it.
+    /// Does the same as [`Person::outcome`], for commands that can fail. If unanswered questions or an interrupt
+    /// determine the outcome, prints the error.
     pub(crate) fn ended(&self, ended: Result<Outcome>) -> Result<Outcome> {
         self.terminal().screen.finish();
         match ended {

@@ -53,8 +53,8 @@ impl Prompt<'_> {
         asked(select.raw_prompt()).map(|chosen| choices.get(chosen.index).map(|choice| choice.value.clone()))
     }
 
-    /// Returns the start position of the cursor for a field without a previous value. At this position, Enter leaves
-    /// an optional field empty.
+    /// Returns the start position of the cursor for a field without a previous value. If the field is optional, Enter
+    /// at this position leaves it empty.
     fn undecided(&self, choices: usize) -> usize {
         if self.required { 0 } else { choices }
     }

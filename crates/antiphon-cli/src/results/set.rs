@@ -52,8 +52,8 @@ pub(crate) struct Remote {
 }
 
 impl Remote {
-    /// Returns the set at a URL that the user typed, or whose origin is already allowed. Requests for the set contain
-    /// these headers.
+    /// Returns the set at a URL. The user must have typed this URL, or its origin must already be allowed. Requests for
+    /// the set contain these headers.
     pub(crate) fn at(url: &str, headers: Vec<(String, String)>) -> Result<Self> {
         Self::new(headers, |options| Ok(DualResponseClient::new(at_origin(options, url)?)?.at(url)?))
     }
@@ -206,8 +206,8 @@ pub(crate) fn failed(error: anyhow::Error) -> Result<Outcome> {
     }
 }
 
-/// Returns whether the server was not reached: no connection was opened, or the server sent no response. If a
-/// connection broke later, the server was reached.
+/// Returns whether the server was unreachable: no connection was opened, or the server sent no response. If the
+/// connection broke later, returns `false`.
 fn is_away(error: &anyhow::Error) -> bool {
     let silent = matches!(error.downcast_ref(), Some(DualResponseClientError::Timeout { .. }));
     let refused = |cause: &(dyn std::error::Error + 'static)| {

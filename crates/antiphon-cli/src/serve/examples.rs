@@ -23,8 +23,7 @@ struct Example {
     about: &'static str,
     /// The arguments of a call to the example.
     call: &'static str,
-    /// The server, or `None` if the example needs more than a server. In this case, the module `database` serves the
-    /// example.
+    /// The server. `None` if the example needs a database. In this case, the module `database` serves the example.
     server: Option<fn() -> ServerBuilder>,
 }
 

@@ -71,7 +71,7 @@ impl PendingQuestions {
         Watched { model, questions: self.clone() }
     }
 
-    /// Sets that the user replies to sampling requests. Returns the model that returns the user's replies.
+    /// From now on, the user replies to sampling requests. Returns a model that returns the user's replies.
     pub(super) fn by_hand(&self) -> Arc<dyn Model> {
         self.inner.by_hand.store(true, Ordering::SeqCst);
         Arc::new(ByHand(self.clone()))

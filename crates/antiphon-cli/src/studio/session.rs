@@ -239,7 +239,8 @@ impl Session {
     }
 }
 
-/// Returns whether the server sends questions during a call instead of in its response.
+/// Returns whether the server sends its questions during a call. On later revisions, the response contains the
+/// questions.
 pub(super) fn is_legacy(revision: &str) -> bool {
     match Revision::of(Some(revision)) {
         Revision::Session => true,

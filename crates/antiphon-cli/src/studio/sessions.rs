@@ -151,7 +151,7 @@ struct Unheard<'a> {
     busy: bool,
 }
 
-/// Selects the session to close. This is an idle session, or a busy session that had no listener for more than
+/// Selects the session to close: an idle session, or a busy session that has had no listener for longer than
 /// `FORGOTTEN`.
 fn least_missed<'a>(unheard: impl Iterator<Item = Unheard<'a>>) -> Option<&'a str> {
     let can_go = unheard.filter(|it| !it.busy || it.time > FORGOTTEN);

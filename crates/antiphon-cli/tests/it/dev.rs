@@ -515,8 +515,9 @@ async fn handshake_that_ends_while_no_server_runs_reaches_the_next_server() {
     host.send(&json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"})).await;
     let listed = host.response(2).await;
     assert_eq!(listed["result"]["tools"][0]["name"], "greet", "{listed}");
-    let input = std::fs::read_to_string(project.path().join("input")).unwrap();
-    assert!(input.contains("notifications/initialized"), "{input}");
+    // `tee` writes to the server first, and to the file after it.
+    let input = || std::fs::read_to_string(project.path().join("input")).unwrap_or_default();
+    until("the notification", || input().contains("notifications/initialized")).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

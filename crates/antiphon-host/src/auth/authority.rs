@@ -29,10 +29,10 @@ pub(crate) struct Authority {
     url: String,
     config: AuthConfig,
     client: OnceCell<AuthClient<LegacyTasksHttp>>,
-    /// Locked during an authorization, so that the user is sent to one page at a time.
+    /// Locked during an authorization, so that only one authorization page is open at a time.
     known: Mutex<Known>,
-    /// The number of authorizations. If a request was rejected with a token from an earlier authorization, the request
-    /// only needs a retry.
+    /// The number of authorizations so far. If the server rejected a token from an earlier authorization, a retry with
+    /// the newer token is sufficient.
     grants: AtomicU64,
 }
 
@@ -114,8 +114,8 @@ impl Authority {
         Error::Authorization { endpoint: self.url.clone(), source: Box::new(failure) }
     }
 
-    /// Gets a new token for a challenge of the server, unless the host got a new token after the authorization number
-    /// `seen`. Returns whether to retry the request.
+    /// Gets a new token for a challenge of the server. Does nothing if the host already has a newer token than that of
+    /// the authorization number `seen`. Returns whether to retry the request.
     async fn answer(&self, challenge: &str, seen: u64) -> Result<bool> {
         let client = self.client().await?;
         let mut known = self.known.lock().await;
@@ -132,7 +132,7 @@ impl Authority {
         Ok(true)
     }
 
-    /// Returns whether the server requires only scopes that are already granted.
+    /// Returns whether all scopes that the server requires are already granted.
     fn is_hopeless(&self, challenge: &str, granted: &[String]) -> bool {
         let Ok(url) = Url::parse(&self.url) else { return true };
         let challenge = WWWAuthenticateParams::parse(challenge, &url);
@@ -171,7 +171,8 @@ impl Authority {
         Ok(manager)
     }
 
-    /// Checks the issuer. A client that was registered by hand belongs to one authorization server.
+    /// Checks the issuer. A client that was registered manually belongs to one authorization server, so the issuer must
+    /// not change.
     fn check_issuer(&self, metadata: &AuthorizationMetadata, known: &Known) -> Result<(), Failure> {
         let registers = matches!(&self.config.grant, Grant::Person(Person { registered: None, .. }));
         let first = known.issuer.as_ref().filter(|_| !registers);
@@ -232,7 +233,8 @@ impl Authority {
         Ok(())
     }
 
-    /// Returns a client with a metadata document, or registers a client for each authorization server.
+    /// Creates the host's OAuth client. It uses the client metadata document, or registers a client for each
+    /// authorization server.
     async fn become_client(
         &self,
         person: &Person,
@@ -263,8 +265,8 @@ fn wants_more(challenge: &str) -> bool {
     challenge.contains("insufficient_scope")
 }
 
-/// Exchanges a client's credentials for a token, on a blocking thread. If the SDK is built with signatures, its future
-/// is not `Send`, but the future of this function must be `Send`.
+/// Exchanges a client's credentials for a token, on a blocking thread. The reason is that the future of this function
+/// must be `Send`. If the SDK is built with signatures, its own future is not `Send`.
 async fn exchange(
     manager: AuthorizationManager,
     credentials: ClientCredentialsConfig,
@@ -286,7 +288,7 @@ fn known_client(id: &str, secret: Option<&String>, redirect_uri: &str) -> OAuthC
     }
 }
 
-/// Returns the error that the authorization server put into its redirect, or `None`.
+/// Returns the error in the redirect of the authorization server, or `None` if the redirect contains no error.
 fn denial(back: &str) -> Result<Option<String>, Failure> {
     // The URL can contain an authorization code, so the error does not contain the URL.
     let url = Url::parse(back).map_err(|_| Failure::BadUrl("the redirect URL".into()))?;

@@ -34,7 +34,7 @@ pub struct Enterprise {
 
 impl Enterprise {
     /// Creates the configuration. `issuer` and `token_endpoint` belong to the identity provider. The host calls
-    /// `id_token` each time the host needs the ID token of the user who is signed in.
+    /// `id_token` each time it needs the ID token of the signed-in user.
     pub fn new(issuer: impl Into<String>, token_endpoint: impl Into<String>, id_token: impl IdToken) -> Self {
         Self {
             issuer: issuer.into(),

@@ -1,4 +1,4 @@
-//! OAuth for servers over streamable HTTP. The configuration determines whether a user or the host authorizes, and
+//! OAuth for servers over streamable HTTP. The configuration determines who authorizes (a user, or the host itself) and
 //! which OAuth client the host uses.
 
 mod authority;
@@ -117,9 +117,9 @@ impl AuthConfig {
     /// Creates a configuration for users who authorize the host on a web page. `authorize` opens the authorization
     /// page, and returns the URL to which this page redirects the user. The returned URL starts with `redirect_uri`.
     ///
-    /// As its OAuth client, the host uses the [registered client](Self::with_client), if you set a registered client.
-    /// Without a registered client, the host uses its [client metadata](Self::with_client_metadata), if the
-    /// authorization server can fetch this document. Without both, the host registers a new client.
+    /// The host uses the [registered client](Self::with_client) as its OAuth client, if you set one. Otherwise, the
+    /// host uses its [client metadata](Self::with_client_metadata), if the authorization server can fetch this
+    /// document. Otherwise, the host registers a new client.
     pub fn person(redirect_uri: impl Into<String>, authorize: impl Authorize) -> Self {
         Self::new(Grant::Person(Person {
             redirect_uri: redirect_uri.into(),

@@ -246,8 +246,8 @@ impl Connection {
 
     /// Returns the connection, and reconnects if the connection was lost.
     ///
-    /// This method, [`open`](Self::open) and [`ask`](Self::ask) are not `async`, so that only this crate contains their
-    /// futures and the code of the SDK. Otherwise, every program with a host would compile both.
+    /// This method, [`open`](Self::open) and [`ask`](Self::ask) are not `async`, so this crate compiles their futures
+    /// and the code of the SDK once. Otherwise, every program with a host would compile them again.
     fn running(&self) -> BoxFuture<'_, Result<Arc<Running>>> {
         Box::pin(self.connected())
     }
@@ -341,7 +341,7 @@ impl Connection {
         }
     }
 
-    /// Sends a request that only reads data. If the connection is lost, sends the request once more.
+    /// Sends a read-only request. If the connection is lost, sends the request once more.
     async fn send_again(&self, method: &str, params: Value) -> Result<Value> {
         match self.send(method, params.clone(), &Options::default()).await {
             Err(Error::Lost { .. }) => self.send(method, params, &Options::default()).await,

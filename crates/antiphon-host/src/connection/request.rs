@@ -127,8 +127,8 @@ fn declaring(mut options: PeerRequestOptions, capabilities: Option<&Value>) -> P
     options
 }
 
-/// Returns the MCP name of a method. Some methods have another internal name, because the SDK would parse their MCP
-/// name wrongly.
+/// Returns the MCP name of a method. Some methods have a different internal name, because the SDK would handle their
+/// MCP name incorrectly.
 fn official(method: &str) -> &str {
     match method.strip_prefix("antiphon/") {
         Some("tasks/call") => "tools/call",

@@ -1,4 +1,4 @@
-//! Drives a request to its end: answers the questions of each round, and opens required web pages.
+//! Sends a request until it is complete: answers the questions of each round, and opens required web pages.
 
 use std::time::Duration;
 
@@ -105,8 +105,8 @@ impl Connection {
         Err(Error::Rounds(limits.rounds))
     }
 
-    /// Sends a request that possibly must repeat some arguments in HTTP headers. The schema of a tool defines these
-    /// arguments. The transport has only the schemas of tools that were listed over this transport.
+    /// Sends a request. If required, the transport repeats some arguments in HTTP headers. The schema of a tool defines
+    /// these arguments. The transport has a schema only if it was used to list the tool.
     pub(crate) async fn send_with_headers(
         &self,
         method: &str,
@@ -163,7 +163,8 @@ impl Connection {
     }
 }
 
-/// Converts an error of an answer. The answers of a round cannot contain errors, so an error ends the call.
+/// Converts an error that occurred instead of an answer. The answers of a round cannot contain errors, so the error
+/// ends the call.
 fn refused(error: ErrorData) -> Error {
     Error::Server { code: error.code.0, message: error.message.into_owned(), data: error.data }
 }

@@ -59,8 +59,9 @@ impl ProxyConfig {
         self
     }
 
-    /// Sets how long the other server can work until its result or its next question. The time that users need to
-    /// answer does not count. A call also waits at most this time for a new connection. Default: 5 minutes.
+    /// Sets how long the other server can work before it returns its result or its next question. The time that users
+    /// need to answer does not count. This is also the maximum time that a call waits for a new connection. Default: 5
+    /// minutes.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
@@ -76,9 +77,9 @@ impl ProxyConfig {
     }
 
     /// Sets how long a call to an MCP 2025-11-25 server stays open while it waits for the caller's answer. Such a call
-    /// uses one connection. If the other server ends the call without the answer, the connection is free again, and the
-    /// proxy keeps the result for this time. Calls to an MCP 2026-07-28 server do not have this limit. Default: 15
-    /// minutes.
+    /// uses one connection. If the other server ends the call before the caller answers, the connection is free again.
+    /// The proxy then keeps the result for this time. Calls to an MCP 2026-07-28 server do not have this limit.
+    /// Default: 15 minutes.
     #[must_use]
     pub fn with_answer_timeout(mut self, timeout: Duration) -> Self {
         self.answer_timeout = timeout;
@@ -89,9 +90,9 @@ impl ProxyConfig {
     /// 2025-11-25 server needs a separate connection. If the endpoint is a program, each connection is a process. Calls to an MCP
     /// 2026-07-28 server share one connection. The minimum is 1. Default: 32.
     ///
-    /// One principal can leave at most half of these calls without an answer. All callers without authentication
-    /// together can leave all calls but one without an answer. If there are more, the proxy cancels the call that has
-    /// waited longest. With a limit of 1, one call without an answer blocks all other calls.
+    /// At most half of these calls can wait for answers of the same principal. All calls except one can wait for
+    /// answers of unauthenticated callers. If more calls wait, the proxy cancels the call that has waited longest. With
+    /// a limit of 1, one call without an answer blocks all other calls.
     #[must_use]
     pub fn with_max_connections(mut self, connections: usize) -> Self {
         self.max_connections = connections.max(1);
@@ -122,8 +123,8 @@ impl ProxyConfig {
         self
     }
 
-    /// Sets the function that is called for events of the other server, for example
-    /// [`Event::ToolsChanged`]. Events of calls and log messages are not among them. Default: none.
+    /// Sets a function that is called for events of the other server, for example [`Event::ToolsChanged`]. It is not
+    /// called for log messages and for events that belong to a call. Default: none.
     #[must_use]
     pub fn with_events(mut self, listener: impl Fn(Event) + Send + Sync + 'static) -> Self {
         self.events = Some(Arc::new(listener));

@@ -22,8 +22,9 @@ use crate::{
     task::TaskInfo,
 };
 
-/// A call to the other server. In a session, the server asks its questions while the call is open. The call then stays
-/// open without the run that started it. When the run has the answers, it attaches to the call again.
+/// A call to the other server. In a session, the server asks its questions while the call is open. While the caller's
+/// run waits for answers, it detaches from the call, and the call stays open. When the run has the answers, it attaches
+/// to the call again.
 #[derive(Default)]
 pub(super) struct Conversation {
     state: Mutex<State>,
@@ -44,7 +45,7 @@ struct State {
     ended: Option<Result<Value, Arc<Error>>>,
     /// The number of runs that are attached. The number is greater than 1 if a client repeats its request.
     attached: usize,
-    /// When the last run left to wait for answers. `None` if no run waits for answers.
+    /// The time at which the last run detached to wait for answers. `None` if no run waits for answers.
     left: Option<Instant>,
     cancelled: Option<Cancelled>,
 }
@@ -64,7 +65,7 @@ struct Question {
     answer: oneshot::Sender<Result<Value, ErrorData>>,
 }
 
-/// A notification of the other server.
+/// A notification that the other server sent.
 enum Note {
     Progress(Progress),
     Status(String),
@@ -110,8 +111,8 @@ impl Conversation {
         answered.await.unwrap_or_else(|_| Err(ended()))
     }
 
-    /// Sends answers to the open questions. Answers to other questions have no effect, because such answers arrive if
-    /// a client repeats its request.
+    /// Sends answers to the open questions. Answers to other questions have no effect. Such answers arrive if a client
+    /// repeats its request.
     pub(super) fn answer(&self, mut answers: Answers) {
         let open = std::mem::take(&mut self.state().open);
         let mut rest = Vec::new();
@@ -271,7 +272,7 @@ impl Conversation {
         });
     }
 
-    /// Returns since when all runs of the call wait for answers.
+    /// Returns the time since which all runs of the call have waited for answers.
     pub(super) fn waiting_since(&self) -> Option<Instant> {
         let state = self.state();
         state.left.filter(|_| state.attached == 0)
@@ -302,8 +303,8 @@ impl Conversation {
         }
     }
 
-    /// Waits until no run needs the result of the ended call. A run that waits for answers can return within `limit`.
-    /// A client can repeat its request within `kept`.
+    /// Waits until no run needs the result of the ended call. A run that waits for answers has the time `limit` to
+    /// attach again. A client has the time `kept` to repeat its request.
     pub(super) async fn forgotten(&self, kept: Duration, limit: Duration) {
         loop {
             let mut changed = self.changed.subscribe();
@@ -330,7 +331,8 @@ impl State {
     }
 }
 
-/// A run that waits for the next event of the call. If the last run is dropped while it waits, the call is cancelled.
+/// A run that is attached to the call and waits for its next event. If the last attached run is dropped, the call is
+/// cancelled.
 pub(super) struct Attached {
     conversation: Arc<Conversation>,
     /// Whether the run detached to wait for answers.
@@ -360,8 +362,8 @@ impl Drop for Attached {
 
 /// The work of the other server on a connection.
 ///
-/// Questions of a session and log messages do not name their call. So they have a call only if the server works on
-/// nothing else.
+/// Questions in a session and log messages do not name their call. So the proxy can assign them to a call only if the
+/// server works on nothing else.
 #[derive(Default)]
 pub(super) struct Current(Mutex<Work>);
 
@@ -396,8 +398,8 @@ impl Current {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a call, until the guard is dropped. Without [`Entered::answered`], the server possibly works on the call for
-    /// a further `unanswered`.
+    /// Adds a call, until the guard is dropped. If the guard is dropped without [`Entered::answered`], the server
+    /// possibly continues to work on the call for the duration `unanswered`.
     pub(super) fn enter(
         self: &Arc<Self>,
         conversation: &Arc<Conversation>,
@@ -407,7 +409,7 @@ impl Current {
         Entered { current: Arc::clone(self), conversation: Arc::clone(conversation), unanswered }
     }
 
-    /// Adds a task, for at most `limit` from now on.
+    /// Adds a task. It counts as running for at most the duration `limit`.
     pub(super) fn task_runs(&self, id: &str, limit: Duration) {
         self.work().tasks.insert(id.to_owned(), Possible::new(limit));
     }

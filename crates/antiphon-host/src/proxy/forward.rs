@@ -2,7 +2,7 @@
 //!
 //! On both revisions, the request runs in rounds. A round ends with the result or with questions. On MCP 2026-07-28
 //! the other server keeps its state in `requestState`, or in a task. On MCP 2025-11-25 the call stays open in this
-//! process, and the journal contains the ID of the call instead of a state. Each round is a step of the caller's run.
+//! process. The journal then contains the ID of the call instead of a state. Each round is a step of the caller's run.
 //! So the run can be suspended at the questions, and replayed.
 
 use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc, time::Duration};
@@ -89,7 +89,7 @@ enum Round {
     Goes(Place, Map<String, Value>),
 }
 
-/// The delay before a request is repeated for a server that asks nothing.
+/// The delay before a request is repeated if the server requested input but asked no question.
 const RETRY: Duration = Duration::from_millis(200);
 
 impl Remote {
@@ -140,7 +140,8 @@ impl Remote {
         })
     }
 
-    /// Runs one round. A run is not retried after a terminal error, so the work of the other server is then cancelled.
+    /// Runs one round. After a terminal error, the run is not retried, so the round also cancels the work of the other
+    /// server.
     fn round<'a>(
         self: &'a Arc<Self>,
         ctx: &'a Ctx,
@@ -463,7 +464,7 @@ async fn session_call(lease: &Lease, call: &Arc<Conversation>, request: &Request
     Ok(answer.value)
 }
 
-/// Asks the questions of a round. In a session, the other server receives the errors of the caller's client.
+/// Asks the questions of a round. In a session, errors of the caller's client are sent to the other server as answers.
 fn ask_all<'a>(ctx: &'a Ctx, place: &Place, asks: Map<String, Value>) -> BoxFuture<'a, Result<Answers>> {
     let in_session = matches!(place, Place::Open(_));
     let asking = asks.into_iter().map(move |(key, request)| async move {
@@ -493,7 +494,8 @@ fn as_answer(error: &antiphon::Error) -> Option<ErrorData> {
 }
 
 /// Returns the parameters of a question, without the parts that belong to the connection to the other server. Also
-/// removes the permission that the model can answer, because only tools of this server can give this permission.
+/// removes the mark that allows the model to relay the answer, because only tools of this server can give this
+/// permission.
 fn cleaned(params: &Value) -> Value {
     let mut params = params.clone();
     if let Some(params) = params.as_object_mut() {

@@ -1,8 +1,8 @@
 //! Serves the tools, prompts and resources of another MCP server in an Antiphon server.
 //!
-//! [`items`] creates the tools, prompts and resources. [`forward`] sends one request to the other server, and its
-//! questions to the caller. [`pool`] contains the connections. [`conversation`] contains the questions and
-//! notifications of a call.
+//! [`items`] creates the tools, prompts and resources. [`forward`] sends one request to the other server, and the
+//! questions of this server to the caller. [`pool`] contains the connections. [`conversation`] contains the questions
+//! and notifications of a call.
 
 mod config;
 mod conversation;

@@ -37,8 +37,8 @@ pub(super) struct Remote {
     pub(super) config: ProxyConfig,
     /// The name of the other server for callers. The name of the endpoint can be a URL with secrets.
     label: String,
-    /// The connection that lists tools, prompts and resources. All calls to a 2026-07-28 server use it, too: a program
-    /// can keep the keys of its `requestState` and its tasks in memory.
+    /// The connection that lists tools, prompts and resources. All calls to a 2026-07-28 server also use it. If the
+    /// server is a program, it can keep its tasks and the keys of its `requestState` in memory.
     pub(super) shared: Connection,
     /// Whether `shared` used 2026-07-28 when it was last open.
     is_modern: AtomicBool,
@@ -54,7 +54,7 @@ pub(super) struct Remote {
     tasks: Mutex<BTreeSet<String>>,
 }
 
-/// A reconnect that several calls wait for. The value is `None` until the reconnect has ended.
+/// A reconnect, for which several calls can wait. The value is `None` until the reconnect has ended.
 type Reconnect = watch::Receiver<Option<Reconnected>>;
 
 /// The end of a reconnect.
@@ -184,8 +184,8 @@ impl Remote {
         }
     }
 
-    /// Reconnects the shared connection, or returns the reconnect that is in progress or has just failed. The reconnect
-    /// continues if no call waits for it. So a call with a short time limit does not end it.
+    /// Reconnects the shared connection. If a reconnect is in progress or has just failed, returns that reconnect. A
+    /// reconnect continues even if no call waits for it, so the time limit of a call does not end it.
     fn reconnect(&self) -> Reconnect {
         let mut last = lock(&self.reconnect);
         if let Some(reconnect) = &*last {
@@ -286,7 +286,8 @@ impl Remote {
         Some(pool.idle.remove(at).open)
     }
 
-    /// Closes unused connections, so that a call with a permit can open another connection within the limit.
+    /// Closes unused connections if necessary, so that a call with a permit can open a connection without exceeding the
+    /// limit.
     fn make_room(&self) {
         let mut pool = lock(&self.pool);
         let surplus = pool.idle.len().saturating_sub(self.permits.available_permits());
@@ -336,8 +337,8 @@ impl Remote {
 }
 
 /// A connection that one call uses. Dropping this value returns the connection to the pool. If the call was cancelled,
-/// the drop closes the connection: a cancelled call can still ask questions, and these questions must not reach
-/// another caller.
+/// dropping this value closes the connection. The other server could still ask questions for the cancelled call, and
+/// these questions must not reach another caller.
 pub(super) struct Lease {
     remote: Arc<Remote>,
     /// `None` only in drop.

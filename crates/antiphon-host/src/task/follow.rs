@@ -1,4 +1,4 @@
-//! Drives a task to its end.
+//! Follows a task until it has ended: polls it, and answers its questions.
 
 use std::{sync::Arc, time::Duration};
 
@@ -117,8 +117,8 @@ impl<'a> Follow<'a> {
         }
     }
 
-    /// Polls a 2026-07-28 task until the task has ended, or asks a question whose key is not in `given`. Calls `tell`
-    /// with each state.
+    /// Polls a 2026-07-28 task until the task has ended or asks a new question. A question is new if its key is not in
+    /// `given`. Calls `tell` with each state.
     #[cfg(feature = "proxy")]
     pub(super) async fn stage(
         &mut self,
@@ -147,7 +147,7 @@ impl<'a> Follow<'a> {
         }
     }
 
-    /// Sends answers to a 2026-07-28 task. If the task has already ended, the answers have no effect.
+    /// Sends answers to the questions of a task of MCP 2026-07-28. If the task has already ended, the answers have no effect.
     #[cfg(feature = "proxy")]
     pub(super) async fn update(&mut self, answers: Map<String, Value>) -> Result<()> {
         let params = json!({"taskId": self.task.id, "inputResponses": answers});

@@ -33,8 +33,8 @@ struct Withdraw {
     missed: u8,
 }
 
-/// A question is withdrawn after this number of polls without it. One poll is not enough, because a server with
-/// several replicas can return an old state.
+/// If a question is missing in this number of consecutive polls, it is withdrawn. One poll is not enough, because a
+/// server with several replicas can return an old state.
 const MISSED: u8 = 2;
 
 /// The outcome of a check of a task's questions.

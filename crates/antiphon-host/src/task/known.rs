@@ -22,8 +22,8 @@ pub(crate) struct Task {
     pub(super) result: OnceLock<CallToolResult>,
 }
 
-/// Values from earlier responses of the server that the SDK discards in later responses. The SDK parses a working
-/// 2025-11-25 task as a 2026-07-28 task, and the fields of these tasks have different names.
+/// Values from earlier responses of the server. In later responses, the SDK discards these values. It parses a working
+/// 2025-11-25 task as a 2026-07-28 task, whose fields have different names.
 #[derive(Default)]
 struct Said {
     ttl: Option<Duration>,

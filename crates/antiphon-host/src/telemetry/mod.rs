@@ -2,7 +2,7 @@
 //!
 //! Each request has a span and sends its trace context to the server. Requests of the server send their trace context
 //! to the host. So a call is one trace, with any number of rounds. Without the feature `telemetry`, the module `off`
-//! defines the same names without any effect.
+//! defines the same items, which do nothing.
 
 #[cfg(not(feature = "telemetry"))]
 mod off;

@@ -1,4 +1,4 @@
-//! Defines the same names as the module `on`, without any effect.
+//! Replacements for the items of the module `on`. They do nothing.
 
 use std::{future::Future, sync::Arc};
 

@@ -136,7 +136,7 @@ impl Telling {
         RequestSpan(Some(Box::new(RequestSpanInner { telling, span, about, began: Instant::now() })))
     }
 
-    /// Returns the span of a server's request. The parent of the returned span is the span that the server sent.
+    /// Returns the span for a request from the server. Its parent is the span that the server sent with the request.
     pub(crate) fn answer(&self, method: &str, params: &Value) -> Spanned {
         if self.0.is_none() {
             return Spanned(Span::none());

@@ -193,9 +193,9 @@ impl AuthBuilder {
         self
     }
 
-    /// Sets how often the server checks the credentials of an open WebSocket or event stream again. The server also
-    /// checks the credentials when the token expires. If the credentials have become invalid, or if their scopes have
-    /// changed, the server closes the connection. Default: 30 seconds.
+    /// Sets the interval at which the server checks the credentials of an open WebSocket or event stream again. The
+    /// server also checks the credentials when the token expires. If the credentials have become invalid, or if their
+    /// scopes have changed, the server closes the connection. Default: 30 seconds.
     pub fn with_recheck(mut self, interval: Duration) -> Self {
         self.recheck = interval.max(Duration::from_millis(10));
         self
@@ -308,8 +308,8 @@ impl AuthBuilder {
     }
 }
 
-/// Returns the audiences that a token for the resource can contain: the URL of the resource as given, and its
-/// canonical form. If the resource is a whole host, the URL without the trailing slash is valid too.
+/// Returns the audiences of tokens for the resource: the URL of the resource as given, and its canonical form. If the
+/// resource is a whole host, the list also contains the URL without the trailing slash.
 fn audiences(resource: &str, url: &Url) -> Vec<String> {
     let mut audiences = vec![resource.to_owned(), url.to_string()];
     if url.path() == "/" {

@@ -107,7 +107,7 @@ pub(super) async fn metadata(http: &reqwest::Client, issuer: &str) -> Result<Val
     Err(last)
 }
 
-/// Returns the URLs at which the metadata of an issuer can be, in the order that MCP requires.
+/// Returns the possible URLs of an issuer's metadata, in the order that MCP requires.
 fn places(issuer: &str) -> Result<Vec<Url>, url::ParseError> {
     let issuer = Url::parse(issuer)?;
     let path = issuer.path().trim_end_matches('/').to_owned();

@@ -22,15 +22,15 @@ use super::{
 /// if callers send many invented tokens.
 const AT_ONCE: usize = 32;
 
-/// The maximum number of these checks for one network address. Many tokens from one address then leave capacity for
-/// other addresses.
+/// The maximum number of these checks for one network address. So many tokens from one address cannot use the capacity
+/// for all addresses.
 const PER_PEER: usize = 16;
 
-/// The maximum number of previously valid tokens that are checked at the same time. This capacity is separate, so
-/// invented tokens cannot use it.
+/// The maximum number of previously valid tokens that are checked at the same time. These tokens have their own
+/// capacity, which invented tokens cannot use.
 const MAX_RECHECKS: usize = 16;
 
-/// How long a valid token can use this separate capacity.
+/// How long a valid token can use the capacity for previously valid tokens.
 const REMEMBERED: Duration = Duration::from_secs(60 * 60);
 /// The maximum number of tokens that the server remembers as previously valid.
 const REMEMBERED_TOKENS: u64 = 100_000;
@@ -203,7 +203,7 @@ struct Turns {
     peers: Mutex<HashMap<IpAddr, Arc<Semaphore>>>,
 }
 
-/// The permits of one check. The check holds the permits until they are dropped.
+/// The permits of one check. Dropping the permits frees the capacity for other checks.
 type Turn = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
 
 impl Turns {

@@ -16,8 +16,8 @@ use super::{
 /// The settings for an authorization server whose signed tokens (JSON Web Tokens, RFC 9068) this server accepts.
 ///
 /// The server fetches the issuer's public keys when the first token arrives, and caches these keys. The server fetches
-/// the keys again after [some time](Self::with_refresh), and when a token contains the ID of an unknown key. So the
-/// issuer can rotate its keys at any time.
+/// the keys again at an [interval](Self::with_refresh). It also fetches them if a token contains the ID of an unknown
+/// key. So the issuer can rotate its keys at any time.
 ///
 /// The server accepts a token only if all of these conditions are true:
 ///
@@ -103,8 +103,9 @@ impl Issuer {
         self
     }
 
-    /// Sets the minimum time before the next fetch of the issuer's keys, after a fetch that failed or that an unknown
-    /// key caused. So callers with forged tokens cannot cause frequent fetches. Default: 10 seconds.
+    /// Sets a minimum pause between fetches of the issuer's keys. The pause applies after a failed fetch, and after a
+    /// fetch because of an unknown key. So callers with forged tokens cannot cause frequent fetches. Default: 10
+    /// seconds.
     pub fn with_pause(mut self, pause: Duration) -> Self {
         self.pause = pause;
         self
@@ -130,7 +131,7 @@ impl Issuer {
 }
 
 /// Returns whether `issuer` is a valid identifier of an authorization server. An identifier must not contain `#`,
-/// because principals contain the identifier before a `#`.
+/// because a principal consists of the identifier, `#` and the subject.
 pub(super) fn is_issuer(issuer: &str) -> bool {
     is_private(issuer) && !issuer.contains(['?', '#']) && !issuer.contains(char::is_whitespace)
 }
@@ -144,8 +145,7 @@ pub(super) struct Judge {
 }
 
 impl Judge {
-    /// Creates a judge that accepts tokens with one of `audiences`, or with one of the audiences in the issuer's
-    /// settings.
+    /// Creates a judge. It accepts tokens for one of `audiences`, and for the audiences in the issuer's settings.
     pub(super) fn new(issuer: Issuer, audiences: &[String], http: reqwest::Client) -> Self {
         let Issuer { name: issuer, source, audiences: own, leeway, typed, refresh, pause } = issuer;
         let audiences: Vec<_> = audiences.iter().chain(&own).collect();

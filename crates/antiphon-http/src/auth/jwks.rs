@@ -73,8 +73,8 @@ impl Keys {
         Arc::new(Self { source, http, refresh, pause, loaded: RwLock::new(given), paused: Arc::default() })
     }
 
-    /// Returns the key that signed a token, by the key ID and the algorithm in the token's header. Returns `None` if
-    /// the issuer has no such key.
+    /// Returns the key that must verify a token. The token's header contains the key ID and the algorithm. Returns
+    /// `None` if the issuer has no such key.
     pub(super) async fn find(
         self: &Arc<Self>,
         id: Option<&str>,
@@ -209,8 +209,8 @@ fn read(set: &Value) -> Vec<Key> {
     keys.collect()
 }
 
-/// Returns the algorithms that a key supports. Only public-key algorithms are allowed: if the set contained a shared
-/// secret, everyone who can read the set could read the secret.
+/// Returns the algorithms that a key supports. Only public-key algorithms are allowed. A shared secret in the set would
+/// not be secret, because everyone can read the set.
 fn algorithms(jwk: &Jwk) -> Vec<Algorithm> {
     use Algorithm::{ES256, ES384, EdDSA, PS256, PS384, PS512, RS256, RS384, RS512};
     let common = &jwk.common;

@@ -45,7 +45,7 @@ pub(super) struct Credentials {
 }
 
 impl Credentials {
-    /// Copies the credentials of a request, before they are removed from the request.
+    /// Copies the credentials of a request. Call this function before the credentials are removed from the request.
     pub(super) fn of(auth: Auth, parts: &Parts, scopes: Arc<[String]>) -> Self {
         let (mut kept, ()) = Request::new(()).into_parts();
         kept.headers.clone_from(&parts.headers);

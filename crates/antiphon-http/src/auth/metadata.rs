@@ -78,7 +78,7 @@ fn answer(body: Bytes) -> impl axum::response::IntoResponse {
     (headers, body)
 }
 
-/// Returns the public URL of the metadata. In this URL, the well-known path is between the host and the path of `url`.
+/// Returns the public URL of the metadata. The well-known path stands between the host and the path of `url`.
 pub(super) fn address(url: &Url) -> String {
     let mut address = url.clone();
     address.set_path(&format!("{WELL_KNOWN}{}", path(url)));

@@ -123,8 +123,8 @@ struct Inner {
     max_connection: Option<Duration>,
 }
 
-/// The result of an outer layer that has accepted the request. The credentials themselves are removed before the
-/// request reaches the inner layers.
+/// The authentication result of an outer layer. Inner layers need this result, because the outer layer removes the
+/// credentials from the request.
 #[derive(Clone)]
 struct Admitted {
     by: Arc<Inner>,
@@ -160,8 +160,8 @@ impl Auth {
         self.metadata(None)
     }
 
-    /// Returns the metadata routes of [`router`](Self::router), with an additional route for an endpoint that is
-    /// mounted at `path`.
+    /// Returns the metadata routes of [`router`](Self::router), and one more route for an endpoint that is mounted at
+    /// `path`.
     pub fn router_at(&self, path: &str) -> Router {
         self.metadata(Some(path))
     }

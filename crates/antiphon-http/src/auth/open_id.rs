@@ -187,7 +187,7 @@ impl fmt::Debug for SignInAttempt {
     }
 }
 
-/// An error because of which a user could not sign in.
+/// The error of a failed sign-in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SignInError {
@@ -198,7 +198,7 @@ pub enum SignInError {
     Rejected(String),
     /// The ID token is missing or not valid. The text is the reason.
     Invalid(&'static str),
-    /// The user signed in at the provider, but the user is not a known principal of this server.
+    /// The user signed in at the provider, but has no principal on this server.
     Unknown,
 }
 
@@ -257,7 +257,7 @@ impl OpenIdClient {
         &self.inner.config.issuer
     }
 
-    /// Returns whether a function is set with [`OpenIdConnect::with_principal`].
+    /// Returns whether [`OpenIdConnect::with_principal`] was called.
     pub fn has_principal(&self) -> bool {
         self.inner.config.principal.is_some()
     }

@@ -5,8 +5,8 @@ use super::{Auth, Identity, Inner, Refusal, refusal::EXPIRED};
 /// Checks that `identity` has all scopes in `needs`.
 ///
 /// If a scope is missing, the rejection lists all scopes in `needs`. The rejection also lists the scopes in `known`
-/// that the caller already has, because some 2025-11-25 clients then request exactly the listed scopes and would lose
-/// all others.
+/// that the caller already has. The reason is that some 2025-11-25 clients then request only the listed scopes, and
+/// would lose all others.
 pub(super) fn hold<'a>(
     identity: &Identity,
     needs: impl Iterator<Item = &'a String> + Clone,
@@ -40,9 +40,9 @@ impl Auth {
     /// - the scopes of the MCP method ([`with_operation_scopes`](super::AuthBuilder::with_operation_scopes))
     /// - `scopes`
     ///
-    /// `known` is a function that returns all scopes that the application uses. Some clients request exactly the
-    /// scopes in a challenge, and would lose their other scopes. So the challenge also lists the scopes that the
-    /// caller already has.
+    /// `known` is a function that returns all scopes that the application uses. The challenge also lists the scopes
+    /// that the caller already has. Otherwise, clients that request only the scopes in the challenge would lose their
+    /// other scopes.
     ///
     /// # Errors
     ///

@@ -99,8 +99,7 @@ pub fn endpoint<S: ServerHandler>(
 struct Endpoint<S, M> {
     app: Arc<dyn Application>,
     drain: Drain,
-    /// Handles requests that are in flight until they are answered. These requests can continue until the server
-    /// stops.
+    /// Handles requests that end with their response. These requests can continue until the server stops.
     calls: StreamableHttpService<S, M>,
     /// Handles requests for streams on which the client only listens. These streams end when the server drains.
     streams: StreamableHttpService<S, M>,
@@ -113,13 +112,13 @@ struct Endpoint<S, M> {
     stream_age: Option<Duration>,
 }
 
-/// The error that the server no longer accepts requests of this kind.
+/// The error for a request of a kind that the server no longer accepts.
 struct Ended;
 
 /// The kind of response to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// The response to a request, or the rest of a response whose stream the client resumes.
+    /// The response to a request. If the client resumes the stream of a response, this is the rest of the response.
     Call,
     /// A 2026-07-28 subscription. The handler ends the subscription when the server drains.
     Subscription,
@@ -163,8 +162,8 @@ impl<S: ServerHandler, M: SessionManager> Endpoint<S, M> {
         if over.is_cancelled() { Err(Ended) } else { Ok(flight) }
     }
 
-    /// Returns the kind of response that a request needs. `holds` returns whether this process runs the call whose
-    /// stream the client resumes.
+    /// Returns the kind of response that a request needs. If the client resumes the stream of a call, `holds` returns
+    /// whether this process runs this call.
     fn kind(parts: &Parts, holds: impl Fn(&str) -> bool) -> Kind {
         if parts.method == Method::POST {
             let listens = parts.headers.get(&METHOD).is_some_and(|method| method == "subscriptions/listen");
@@ -339,8 +338,8 @@ fn ended(mut response: Response, is_end: bool) -> Response {
     response
 }
 
-/// Adds the status and the `Retry-After` header to the response of a rejected request. If the response is a stream,
-/// the status is already sent. In this case, only the error in the stream contains the advice.
+/// Adds the status and the `Retry-After` header to the response of a rejected request. If the response is a stream, the
+/// status can no longer change. In this case, only the error in the stream contains the retry time.
 fn advised(mut response: Response, shed: &RejectionSlot) -> Response {
     let Some((own, seconds)) = shed.get() else { return response };
     let kind = response.headers().get(header::CONTENT_TYPE);
@@ -376,8 +375,8 @@ const NO_SESSION: Refused = (StatusCode::NOT_FOUND, "Not Found: Session not foun
 ///
 /// Invariant: a session ID reaches the SDK only in a request from a caller that can use this session. MCP 2026-07-28
 /// has no sessions, and requires servers to ignore the session header. So the header is removed. The header is also
-/// removed if the endpoint has no sessions. Otherwise, the server would store settings in a session that ends with the
-/// request.
+/// removed if the endpoint has no sessions. Otherwise, the server would store settings in a session, but this session
+/// would end with the request.
 fn session_of(mut parts: Parts, said: Said) -> (Parts, Option<String>) {
     if !said.may_have_session {
         parts.headers.remove(&SESSION);
@@ -392,9 +391,9 @@ fn session_of(mut parts: Parts, said: Said) -> (Parts, Option<String>) {
 pub(super) struct Said {
     /// Whether the protocol revision is older than 2026-07-28.
     pub(super) is_legacy: bool,
-    /// Whether the request can belong to a session, or begin a session. MCP 2026-07-28 has no sessions. But an
-    /// `initialize` request can contain this revision, and the SDK then treats the request as 2025-11-25. Only an
-    /// `initialize` request can omit the method header.
+    /// Whether the request can belong to a session, or begin a session. MCP 2026-07-28 has no sessions. But the SDK
+    /// treats an `initialize` request with this revision as a 2025-11-25 request. Such a request has the method header
+    /// `initialize`, or no method header. All other requests must have this header.
     pub(super) may_have_session: bool,
 }
 

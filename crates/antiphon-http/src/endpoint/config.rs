@@ -90,9 +90,9 @@ impl HttpConfig {
     /// Sets the maximum memory that parsing of one request body can use, in bytes. Default: 8 MiB. This is enough for
     /// about 17,000 JSON values.
     ///
-    /// The server estimates the memory from the number of JSON values in the body. The memory for a body can always be
-    /// 8 times the length of the body, even if this is more than the maximum. If a body needs more memory, the server
-    /// answers with status 413.
+    /// The server estimates the memory from the number of JSON values in the body. Each body can use at least 8 times
+    /// its own length, even if this is more than the maximum. If a body needs more memory, the server answers with
+    /// status 413.
     #[must_use]
     pub fn with_max_parsed_bytes(mut self, bytes: usize) -> Self {
         self.max_parsed_bytes = bytes;
@@ -154,8 +154,8 @@ impl HttpConfig {
         self
     }
 
-    /// Sets after how long the server closes an idle session. Default: 5 minutes. `None` means that idle sessions stay
-    /// open.
+    /// Sets the time after which the server closes an idle session. Default: 5 minutes. `None` means that idle sessions
+    /// stay open.
     ///
     /// While a question in the session waits for an answer, the session is not idle.
     #[must_use]
@@ -198,9 +198,9 @@ impl HttpConfig {
     /// Sets how many events of one stream the backend stores. Any replica can then resume the stream after a
     /// disconnect. Default: 1000.
     ///
-    /// If a stream has more events, a client receives further notifications only while the client is connected. After
-    /// a reconnect, the client receives a message that some notifications are missing. Questions and responses are
-    /// always stored.
+    /// If a stream has more events, further notifications are not stored. A client receives them only while it is
+    /// connected. After a reconnect, the client receives a message that some notifications are missing. Questions and
+    /// responses are always stored.
     #[must_use]
     pub fn with_stream_events(mut self, events: usize) -> Self {
         self.stream_events = events;

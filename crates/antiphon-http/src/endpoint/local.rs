@@ -44,9 +44,9 @@ struct SessionStart {
     primes: bool,
 }
 
-/// Returns whether the streams of a session begin with an event without data, for a session with this protocol
-/// revision. 2025-11-25 is the first revision with such events. Clients of older revisions parse these events as
-/// messages and fail.
+/// Returns whether streams begin with an event without data. `version` is the protocol revision of the session.
+/// 2025-11-25 is the first revision with such events. Clients of older revisions parse these events as messages and
+/// fail.
 pub(super) fn primes(version: &ProtocolVersion) -> bool {
     version.as_str() >= SESSION
 }
@@ -70,14 +70,14 @@ impl LocalSessions {
         self.sessions.sessions.read().await.len()
     }
 
-    /// Returns whether an event belongs to the stream of a request. Such a stream ends with the response to the
+    /// Returns whether the event `last` belongs to the stream of a request, which ends with the response to the
     /// request.
     pub(super) fn holds(last: &str) -> bool {
         last.contains('/')
     }
 
-    /// Returns whether the sender of `parts` can use the session. For other callers, the response is the same as for
-    /// an unknown session.
+    /// Returns whether the sender of the request `parts` can use the session. Other callers get the same response as
+    /// for an unknown session.
     pub(super) fn admits(&self, id: &str, parts: &Parts) -> bool {
         let begun = self.begun.read().unwrap_or_else(PoisonError::into_inner);
         begun.get(id).is_some_and(|begun| begun.owner == self.app.principal(parts))

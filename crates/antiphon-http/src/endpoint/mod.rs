@@ -16,7 +16,7 @@ use rmcp::model::Extensions;
 
 pub use self::{answer::endpoint, config::HttpConfig, request::Received, shared::SharedSessions};
 
-/// The server that an MCP endpoint belongs to. The server gives the endpoint information that the SDK's handler does
+/// The server to which an MCP endpoint belongs. It provides information for the endpoint that the SDK's handler does
 /// not have.
 pub trait Application: Send + Sync + 'static {
     /// Returns the shutdown state of the server. Every call must return the same state.

@@ -64,7 +64,7 @@ enum Content {
         bytes: Bytes,
         room: Option<Room>,
     },
-    /// The request has no message, or its message is too long or incomplete.
+    /// The request has no MCP message, or the message is too long or incomplete.
     Not(Request),
 }
 
@@ -238,8 +238,8 @@ impl Pieces {
     }
 }
 
-/// Translates the response to a request for the server's capabilities. The response has an end, so it does not have to
-/// stay a stream.
+/// Translates the response to a request for the server's capabilities. The response is complete, so it does not have to
+/// remain a stream.
 pub(super) async fn answer(response: Response) -> Response {
     let (mut parts, body) = response.into_parts();
     let Ok(bytes) = axum::body::to_bytes(body, usize::MAX).await else {

@@ -76,8 +76,8 @@ impl Connections {
     }
 
     /// Reserves a slot for a new connection. If no slot is free, closes the oldest connection without a request in
-    /// flight. A connection that has not sent complete headers counts as a connection without a request in flight.
-    /// Returns `None` if all connections have requests in flight.
+    /// flight. If the client has not sent complete headers yet, no request is in flight on the connection. Returns
+    /// `None` if all connections have requests in flight.
     pub(super) fn guard(self: &Arc<Self>) -> Option<ConnectionGuard> {
         let mut seated = self.seated();
         if seated.connections.len() >= self.most {
@@ -169,7 +169,7 @@ impl Drop for Busy {
     }
 }
 
-/// A response body that owns another value until the body is sent. The body can end early.
+/// A response body that keeps another value alive until the body is sent. The body can also end after a maximum age.
 pub(crate) struct Held<G> {
     body: Body,
     _kept: G,

@@ -148,8 +148,8 @@ pub async fn serve(
     serving.await;
 }
 
-/// Serves until `stop` is cancelled. This function is neither generic nor `async`, so that only this crate contains the
-/// code of an HTTP connection. Otherwise, every program with a server would compile this code.
+/// Serves until `stop` is cancelled. This function is neither generic nor `async`, so this crate compiles the code of
+/// HTTP connections once. Otherwise, every program with a server would compile this code again.
 fn serve_until(
     listener: TcpListener,
     router: Router,

@@ -13,8 +13,8 @@ use tokio::{
     time::Sleep,
 };
 
-/// A stream whose writes fail if the peer does not read any data for too long. The limit applies only while data waits
-/// to be written.
+/// A stream with a write timeout. A write fails if the peer reads no data for too long. The timeout runs only while
+/// data waits to be written.
 pub(super) struct WriteTimeoutIo<S> {
     stream: S,
     limit: Duration,

@@ -211,8 +211,8 @@ pub struct MediaBlock {
     /// The bytes of the file, in base64.
     pub data: String,
     /// The media type, for example `image/png` or `audio/wav`. MCP requires the media type, so it is always written.
-    /// If a received block has no media type, the media type is detected from the first bytes of the file. If the
-    /// detection fails, the media type is `application/octet-stream`.
+    /// If a received block has no media type, it is detected from the first bytes of the file. If this fails, the media
+    /// type is `application/octet-stream`.
     pub mime_type: String,
     /// The `annotations`, the `_meta` and all other fields of the block.
     #[serde(flatten)]

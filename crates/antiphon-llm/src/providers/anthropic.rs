@@ -23,8 +23,8 @@ use crate::error::Result;
 /// ```
 ///
 /// Requests for structured data use `output_config.format`. For models before Claude 4.5, and for schemas that this
-/// format cannot express, the model is forced to call a tool instead. The newest models reject a forced tool call, so
-/// for these models the system prompt asks for the tool call. Audio is not supported. If a compatible server supports
+/// format cannot express, the model is forced to call a tool instead. The newest models reject forced tool calls. For
+/// these models, the system prompt asks for the tool call. Audio is not supported. If a compatible server supports
 /// tools but not `output_config.format`, set [`StructuredOutput::ForcedTool`](super::StructuredOutput::ForcedTool).
 pub struct Anthropic(Engine);
 
@@ -60,6 +60,6 @@ impl Anthropic {
 
 super::model!(Anthropic);
 
-/// The dialect of Anthropic's API under another name. For the built-in name, rig uses features that are not in the
-/// public API.
+/// The dialect of Anthropic's API under another name. With the built-in name, rig would use features that are not in
+/// the public API.
 const MESSAGES: Dialect = Dialect { name: "anthropic.messages", ..ANTHROPIC };

@@ -40,8 +40,8 @@ pub(super) struct Engine {
     api: Api,
     config: ProviderConfig,
     models: Vec<(DynModel<Completion>, Facts)>,
-    /// For each model, the certainty that the model ignores forced tool calls. If the certainty is at least
-    /// [`IGNORANT`], tools are no longer offered in such requests.
+    /// For each model, a counter that shows how certainly the model ignores forced tool calls. From [`IGNORANT`] on,
+    /// requests that force a tool call no longer offer tools to this model.
     ignorance: Vec<AtomicU8>,
 }
 
@@ -170,7 +170,7 @@ impl Engine {
         }
     }
 
-    /// Returns whether structured output can force a model without tools to write a tool call.
+    /// Returns whether structured output can be used to force a model without tool support to write a tool call.
     fn can_hold(&self, facts: &Facts, request: &Request) -> bool {
         self.api == Api::OpenAiCompatible
             && facts.structured_output == StructuredOutput::Native
@@ -205,7 +205,7 @@ impl fmt::Debug for Engine {
     }
 }
 
-/// The certainty at which tools are no longer offered to a model.
+/// The value of a model's counter from which requests that force a tool call no longer offer tools.
 const IGNORANT: u8 = 2;
 
 /// Returns whether a model called a tool or refused to reply.

@@ -74,8 +74,7 @@ fn refused(response: &ProviderResponseError, secret: &str) -> Error {
     }
 }
 
-/// Returns the time that the provider asks to wait. If the provider sends a date, the date is not parsed, and the
-/// normal backoff applies.
+/// Returns the time that the provider asks to wait. A date is not parsed. In this case, the normal backoff applies.
 fn retry_after(response: &ProviderResponseError) -> Option<Duration> {
     let headers = response.headers.as_ref()?;
     let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<f64>().ok();

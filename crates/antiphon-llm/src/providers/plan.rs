@@ -24,7 +24,7 @@ pub(super) enum Api {
     Anthropic,
     Gemini,
     Ollama,
-    /// An API for which this crate only uses rig.
+    /// Another API. This crate sends all requests to it through rig, without special handling.
     Other,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Facts {
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) request: CompletionRequest,
-    /// Whether the text of the reply contains the calls or the data.
+    /// Whether the model writes the calls or the data as text. If so, they are parsed from the text of the reply.
     pub(super) spoken: bool,
     /// Notes about parts of the request that are not sent.
     pub(super) notes: Vec<String>,
@@ -143,7 +143,7 @@ impl Planner<'_> {
         })
     }
 
-    /// Returns the body fields that force a model without tools to write a tool call.
+    /// Returns the body fields that force a model without tool support to write a tool call.
     fn held(&self, request: &Request) -> Value {
         if self.api != Api::OpenAiCompatible || self.facts.structured_output != StructuredOutput::Native {
             return json!({});

@@ -81,7 +81,7 @@ impl ParsedDualResponse {
     /// # Errors
     ///
     /// Returns the errors of [`fetch`](Self::fetch). Also returns an error if the set has more rows than
-    /// [`FetchAllOptions::with_max_rows`], or if the server's pages have gaps or overlaps.
+    /// [`FetchAllOptions::with_max_rows`] allows, or if the server's pages have gaps or overlaps.
     pub async fn fetch_all(&self, options: FetchAllOptions<'_>) -> Result<Vec<Row>> {
         self.fetch_all_as(options).await
     }

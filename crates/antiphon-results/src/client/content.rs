@@ -24,8 +24,8 @@ pub(super) struct Content {
 }
 
 impl Content {
-    /// Parses a tool result: its structured content, or a text that is JSON of the same shape. The error names the
-    /// missing part.
+    /// Parses the structured content of a tool result. If this fails, parses a text that contains the same JSON. The
+    /// error names the missing part.
     pub(super) fn of_result(result: &Value) -> Result<Self, String> {
         let result = result.as_object().ok_or("the tool result is not a JSON object")?;
         if result.get("isError") == Some(&Value::Bool(true)) {
@@ -91,7 +91,7 @@ impl Content {
         }
     }
 
-    /// Returns the ID of the set: the part after `://` in its URI, for any scheme, or the last part of its URL.
+    /// Returns the ID of the set. In a URI, the ID is the part after `://`. In a URL, the ID is the last part of the path.
     pub(super) fn id(&self) -> Option<&str> {
         let uri = self.uri.as_deref().and_then(|uri| uri.split_once("://")).map(|(_, id)| id);
         uri.or_else(|| self.url.as_deref()?.split(['?', '#']).next()?.rsplit('/').next())
@@ -128,7 +128,7 @@ fn moment(metadata: &Map<String, Value>, names: &[&str]) -> Result<Option<DateTi
     Ok(Some(moment.to_utc()))
 }
 
-/// Parses columns. Some servers send only names, and then a column can contain any values.
+/// Parses columns. Some servers send only the names of columns. A column without a type can contain any values.
 fn columns(columns: Option<&Value>) -> Result<Vec<ColumnDefinition>, String> {
     let read = |column: &Value| match column {
         Value::String(name) => Some(ColumnDefinition::new(name, ColumnType::Json)),

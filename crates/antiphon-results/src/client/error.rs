@@ -27,12 +27,12 @@ pub enum DualResponseClientError {
     /// The result set has expired.
     #[error("the result set has expired")]
     Expired(#[source] FetchError),
-    /// The rows are still being saved, or a sorted or filtered view is still being built. The client retried until
-    /// its maximum wait was over.
+    /// The rows are not ready: they are still being saved, or a sorted or filtered view is still being built. The
+    /// client has already retried for its maximum wait.
     #[error("the result set is not ready yet; retry later")]
     NotReady(#[source] FetchError),
-    /// The options of the client do not allow requests to this URL. The `String` contains the reason, and the option
-    /// that would allow the URL.
+    /// The options of the client do not allow requests to this URL. The `String` contains the reason, and names the
+    /// option to set.
     #[error("{0}")]
     UrlRefused(String),
     /// The server redirects an export to an origin that is not allowed.

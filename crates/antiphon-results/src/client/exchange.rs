@@ -50,7 +50,7 @@ impl Inner {
         }
     }
 
-    /// Returns how long the client can wait for data that is not ready, counted from now.
+    /// Returns a budget for waits for data that is not ready. The time of the budget starts now.
     pub(super) fn patience(&self) -> Patience {
         Patience {
             end: Instant::now() + self.setup.patience,
@@ -168,7 +168,7 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    /// Waits if the data is not ready and time is left. Returns all other errors.
+    /// Waits if `error` means that the data is not ready and time is left. Returns every other error.
     pub(super) async fn bear(&mut self, error: DualResponseClientError) -> Result<()> {
         let DualResponseClientError::NotReady(said) = &error else { return Err(error) };
         let wait = said.retry_after.unwrap_or(RETRY_AFTER).clamp(RETRY_AFTER / 10, LATE);

@@ -85,7 +85,7 @@ impl ExportOptions {
         self
     }
 
-    /// Starts a resumed download at the first byte again if the file on the server has changed. In this case,
+    /// If the file on the server has changed, starts a resumed download again at the first byte. In this case,
     /// [`Download::start`] returns 0. Default: the export returns an error if the file has changed.
     pub fn or_restart(mut self) -> Self {
         self.restart = true;
@@ -233,8 +233,8 @@ struct Flow {
     tag: Option<String>,
     total: Option<u64>,
     body: Option<(FetchBody, bool)>,
-    /// Number of bytes at the start of the body that the caller already has. It is not 0 if the server sends the whole
-    /// file again.
+    /// Number of bytes at the start of the body that the caller already has. It is greater than 0 only if the server
+    /// sends the whole file again.
     skip: u64,
     /// Number of consecutive connection failures.
     broken: u32,
@@ -424,7 +424,7 @@ fn content_range(text: &str) -> Option<(u64, Option<u64>)> {
     Some((start.parse().ok()?, total.parse().ok()))
 }
 
-/// Returns whether a retry can succeed, because no response arrived or its status is temporary.
+/// Returns whether a retry can succeed. This is the case if no response arrived, or if its status is temporary.
 fn passes(error: &DualResponseClientError) -> bool {
     match error {
         DualResponseClientError::Timeout { .. } => true,

@@ -17,8 +17,8 @@ use crate::{error::BoxError, rows::Rows};
 /// Maximum length of a line in bytes.
 const MAX_LINE: usize = 16 << 20;
 
-/// A reader that splits a body into rows without parsing the rows. Rows are taken directly from the received piece.
-/// Only a row that spans two pieces is joined first.
+/// A reader that splits a body into rows without parsing the rows. A row is taken directly from the received piece. If
+/// a row spans two pieces, its parts are joined first.
 pub(super) struct Lines {
     body: FetchBody,
     status: StatusCode,

@@ -147,8 +147,8 @@ impl Inner {
 }
 
 impl<T> FetchResult<T> {
-    /// Returns the position of the next page, for callers that fetch all pages. Returns an error if pages overlap,
-    /// skip rows or never end, because the rows alone do not reveal such a fault.
+    /// Returns the position of the next page, for callers that fetch all pages. Returns an error if pages overlap, skip
+    /// rows or never end. The caller could not detect such a fault from the rows.
     pub(super) fn follow(&self, asked: u64) -> Result<Option<u64>> {
         if self.offset != asked {
             let begins = self.offset;

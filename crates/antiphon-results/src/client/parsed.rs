@@ -182,7 +182,7 @@ impl Inner {
     }
 }
 
-/// Converts the errors for a missing set to `false`.
+/// Returns `false` instead of an error if the set is missing.
 fn found(outcome: Result<bool>) -> Result<bool> {
     match outcome {
         Err(DualResponseClientError::NotFound(_) | DualResponseClientError::Expired(_)) => Ok(false),

@@ -107,7 +107,7 @@ impl ParsedDualResponse {
     /// Sends a request to a path below the set's URL, and returns the JSON of the response. If the set is not ready,
     /// the client retries. An empty `path` is the URL of the set.
     ///
-    /// Use this method for operations that the client has no method for, and for servers whose JSON differs slightly.
+    /// Use this method for operations without a method of their own, and for servers whose JSON differs slightly.
     ///
     /// # Errors
     ///
@@ -152,7 +152,9 @@ impl Inner {
         match target.url.path_segments_mut() {
             Ok(mut segments) => drop(segments.pop_if_empty().extend(path)),
             Err(()) => {
-                return Err(DualResponseClientError::Config("the set's URL cannot have a path".to_owned()));
+                return Err(DualResponseClientError::Config(
+                    "the URL of a result set cannot be extended by a path".to_owned(),
+                ));
             }
         }
         Ok(target)

@@ -76,7 +76,7 @@ impl ParsedDualResponse {
     /// Streams all rows in batches.
     ///
     /// The first poll of the stream sends the first request. If the server supports streaming, one response contains
-    /// all rows, and the client reads this response only as fast as you consume the stream. Otherwise the client
+    /// all rows. The client reads this response at the speed at which you consume the stream. Otherwise the client
     /// fetches the rows page by page. After you drop the stream, the client sends no more requests.
     ///
     /// The stream ends after an error. Missing rows are an error, so a stream that ends without an error has all
@@ -123,8 +123,8 @@ impl ParsedDualResponse {
     }
 }
 
-/// Creates a stream of batches. Batches are prefetched as text, and the reader of the stream parses them. So the same
-/// thread allocates and frees the parsed rows, which is faster.
+/// Creates a stream of batches. Batches are prefetched as text, and parsed when the stream is read. So parsed rows are
+/// allocated and freed in the same thread, which is faster.
 fn batches<T: Send + 'static>(
     inner: Arc<Inner>,
     options: StreamOptions,
@@ -151,8 +151,8 @@ enum Supply {
     Here(Source),
     /// A task will fetch the batches, but has not started.
     Idle(Source, usize),
-    /// A task fetches the batches. The task sends `None` after the last batch, so that a task that stops early is not
-    /// mistaken for the end of the rows.
+    /// A task fetches the batches. The task sends `None` after the last batch. So the reader can distinguish the end of
+    /// the rows from a task that stopped early.
     Ahead(mpsc::Receiver<Result<Option<Rows>>>, Task),
     Done,
 }
@@ -182,7 +182,7 @@ impl Supply {
     }
 }
 
-/// Fetches batches while the channel has room. The fetch of a batch starts when a place in the channel is reserved.
+/// Fetches batches while the channel has room. The task reserves a place in the channel before it fetches a batch.
 async fn ahead(mut source: Source, tx: mpsc::Sender<Result<Option<Rows>>>) {
     while let Ok(place) = tx.reserve().await {
         let batch = source.batch().await;

@@ -196,8 +196,8 @@ impl DualResponse {
         structured
     }
 
-    /// Returns the part of the preview with which the text and the structured content each stay within the limit. The
-    /// preview was created to fit, so this part is usually the whole preview.
+    /// Returns the part of the preview that fits into the limit of the text and into the limit of the structured
+    /// content. The preview was created to fit, so this part is usually the whole preview.
     fn shown(&self) -> Shown {
         let columns = row_columns(&self.columns, self.bounds);
         let mut shown = Shown { rows: self.sample.len(), columns, cut: self.cut };
@@ -241,13 +241,14 @@ fn brief(lineage: &Lineage) -> Lineage {
     Lineage::new(sources, clean::text(&lineage.query, MAX_QUERY).0)
 }
 
-/// Returns the default of `exact` for responses that were stored before the field existed. The counts of these
-/// responses are exact.
+/// Returns the default of `exact`. The default is needed for responses from before this field existed, whose counts are
+/// exact.
 fn exact() -> bool {
     true
 }
 
-/// Returns the default limits of the preview, for responses that were stored before the field existed.
+/// Returns the default limits of the preview. The default is needed for responses from before the field `bounds`
+/// existed.
 fn usual() -> Bounds {
     Bounds { bytes: 6 * 1024, cell: 200, columns: 50 }
 }

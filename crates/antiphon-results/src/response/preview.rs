@@ -25,7 +25,7 @@ pub(crate) struct Bounds {
 pub(crate) struct Preview {
     pub(crate) rows: Vec<Row>,
     pub(crate) cut: Omitted,
-    /// The limits with which the rows and their columns fit.
+    /// The limits that were applied to make the rows and their columns fit.
     pub(crate) bounds: Bounds,
 }
 
@@ -59,7 +59,7 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// The minimum length of a cell that is shortened to make a row fit.
+/// The minimum length of a cell. To make a row fit, cells are not shortened below this length.
 const LEAST_CELL: usize = 8;
 
 /// The minimum length of a shortened column name. With a shorter minimum, columns with the same prefix could get the
@@ -78,8 +78,8 @@ impl Preview {
         Ok(Self::tightened(&rows, bounds, |tight| Self::fill(&rows, columns, tight, bounds.bytes)))
     }
 
-    /// Creates a preview whose rows and [`row_columns`] together stay within the limit. The rows have only these
-    /// columns.
+    /// Creates a preview with the columns [`row_columns`]. The rows and the definitions of these columns together stay
+    /// within the limit.
     pub(crate) fn with_columns(
         rows: &Rows,
         columns: &[ColumnDefinition],
@@ -166,7 +166,7 @@ pub(crate) fn shown_columns(columns: &[ColumnDefinition], bounds: Bounds) -> (Ve
     (shown, omitted)
 }
 
-/// Returns the columns that the rows of a preview with these limits have. These columns use at most half of the limit.
+/// Returns the columns of the rows in a preview. The definitions of these columns use at most half of the size limit.
 pub(crate) fn row_columns(columns: &[ColumnDefinition], bounds: Bounds) -> Vec<ColumnDefinition> {
     definitions(columns, bounds, bounds.bytes / 2).0
 }
@@ -193,7 +193,7 @@ fn definitions(columns: &[ColumnDefinition], bounds: Bounds, bytes: usize) -> (V
     (shown, used)
 }
 
-/// Returns the larger of two sizes of a column: its size as JSON, and its size in the header of the text.
+/// Returns the size of a column: as JSON, or in the header of the text. The larger size counts.
 fn definition_bytes(column: &ColumnDefinition) -> usize {
     json_bytes(column).max(text::cell_bytes(&column.name))
 }

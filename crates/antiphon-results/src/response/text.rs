@@ -73,8 +73,8 @@ fn found(response: &DualResponse) -> String {
     }
 }
 
-/// Returns the notes about shown and omitted rows, columns and cells. `place` is the end of the sentence about the
-/// place of the shown rows, such as `follow`.
+/// Returns the notes about shown and omitted rows, columns and cells. `place` is the end of the sentence that states
+/// where the shown rows are, such as `follow`.
 fn said(response: &DualResponse, shown: usize, cut: Omitted, place: &str) -> String {
     if shown == 0 {
         return none(response).to_owned();
@@ -113,7 +113,7 @@ fn none(response: &DualResponse) -> &'static str {
     }
 }
 
-/// Returns the names of all members of these rows. Declared columns come first, in the declared order.
+/// Returns the names of all columns of these rows. Declared columns come first, in the declared order.
 fn columns<'a>(response: &'a DualResponse, rows: &'a [Row]) -> Vec<&'a String> {
     let shown = |name: &&String| rows.iter().any(|row| row.contains_key(*name));
     let mut columns: Vec<&String> =
@@ -157,8 +157,8 @@ fn escaped(text: &str) -> String {
     text.replace('|', "\\|")
 }
 
-/// Returns a delimiter that an attacker cannot insert into the data. The delimiter depends on the ID of the set, and
-/// this ID is created after the data.
+/// Returns a delimiter that an attacker cannot guess and insert into the data. The delimiter depends on the ID of the
+/// set, and this ID is created after the data.
 fn mark(id: &str) -> String {
     use sha2::{Digest as _, Sha256};
 

@@ -76,8 +76,8 @@ impl Tag {
         Self(HeaderValue::try_from(text).unwrap_or(self.0))
     }
 
-    /// Returns whether `If-Range` allows a partial response. The header must be missing, or contain exactly this
-    /// strong validator. Dates are never precise enough.
+    /// Returns whether `If-Range` allows a partial response. The header must be missing, or contain exactly this strong
+    /// validator. A date in the header does not allow a partial response, because dates are not precise enough.
     pub(super) fn lets_range(&self, headers: &HeaderMap) -> bool {
         headers
             .get(header::IF_RANGE)

@@ -30,8 +30,8 @@ const COMPRESSED_FROM: u16 = 1024;
 /// Time for which a browser can cache the CORS permissions.
 const REMEMBERED: Duration = Duration::from_secs(10 * 60);
 
-/// Returns the guard that accepts requests with an allowed `Host`, from programs, from the server's own pages, or from
-/// allowed origins.
+/// Returns the guard of the routes. If a request has a `Host` header, this host must be allowed. The request must come
+/// from a program, from the server's own pages, or from an allowed origin.
 pub(super) fn door(base: &Url, options: &DualResponseServerOptions) -> Guard {
     let own = || base.host_str().map(ToOwned::to_owned).into_iter().chain(loopback_hosts()).collect();
     let hosts: Vec<String> = options.allowed_hosts.clone().unwrap_or_else(own);
@@ -91,7 +91,7 @@ pub(super) fn compression() -> CompressionLayer<impl Predicate> {
     CompressionLayer::new().quality(CompressionLevel::Fastest).compress_when(worth)
 }
 
-/// Returns whether the format of the body is not already compressed.
+/// Returns `true` if the format of the body is not already compressed.
 fn is_uncompressed(_: StatusCode, _: Version, headers: &HeaderMap, _: &Extensions) -> bool {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let mut compressed = ExportFormat::ALL.into_iter().filter(|format| format.is_compressed());

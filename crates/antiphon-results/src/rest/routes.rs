@@ -111,8 +111,8 @@ pub(super) async fn delete(State(server): State<DualResponseServer>, call: Call)
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// Returns whether the set can fulfil the request. If not, the response must be an error, even if the client sends a
-/// matching validator.
+/// Returns whether the set can fulfil the request. If not, the response is an error, even if the client sends a
+/// validator that matches.
 pub(super) fn is_plain(resource: &Resource, options: &PageOptions) -> bool {
     let known = |field: &String| resource.columns.iter().any(|column| column.name == *field);
     let sorts = options.sort.iter().all(|sort| known(&sort.field));

@@ -87,8 +87,8 @@ pub(super) async fn first<T>(part: impl Future<Output = T>, server: &DualRespons
 }
 
 /// Creates a response body from parts. An error midway aborts the connection, so that the client cannot mistake an
-/// incomplete body for a complete body. The connection is also aborted if the reader or the source stalls for too
-/// long, because other requests wait for the slot.
+/// incomplete body for a complete body. If the client or the source stalls for too long, the connection is aborted too,
+/// because other requests wait for its slot.
 pub(super) fn body(parts: impl Stream<Item = Result<Bytes>> + Send + 'static, stall: Duration) -> Body {
     let parts = AssertUnwindSafe(parts).catch_unwind().map(|part| match part {
         Ok(part) => part,

@@ -33,7 +33,7 @@ impl Access {
         Self::Caller(owner)
     }
 
-    /// Returns whether this authorization has the rights of the owner.
+    /// Returns whether this authorization has the rights of `owner`.
     fn is(&self, owner: &Owner) -> bool {
         match self {
             Self::Program | Self::Link(_) => true,
@@ -143,7 +143,7 @@ impl Inner {
 
     /// Opens a set for an action.
     ///
-    /// For a caller, a missing set and the set of another owner give the same error.
+    /// A caller gets the same error for a missing set and for the set of another owner.
     pub(crate) async fn open(&self, id: &str, access: &Access, action: Action) -> Result<Resource> {
         // A link contains the ID of its set and its scopes. Both are checked before any lookup.
         check_link(id, access, action)?;

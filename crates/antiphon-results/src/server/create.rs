@@ -309,8 +309,8 @@ impl Inner {
         Bounds { bytes, cell: limits.preview_cell, columns: limits.preview_columns }
     }
 
-    /// Creates the preview of a set. With this preview, the text and the structured content each stay within the
-    /// limit.
+    /// Creates the preview of a set. The preview is so small that the text and the structured content each stay within
+    /// the limit.
     pub(super) fn preview(
         &self,
         resource: &Resource,

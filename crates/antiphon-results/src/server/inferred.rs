@@ -9,7 +9,8 @@ use crate::{
     rows::{Row, Rows},
 };
 
-/// Returns the columns of rows: all members of all rows, each with the common type of its values if one exists.
+/// Returns the columns of rows. Each member of any row becomes a column. If all its values have a common type, this is
+/// the type of the column.
 pub(super) fn inferred(rows: &Rows) -> Result<Vec<ColumnDefinition>, serde_json::Error> {
     let mut order = Vec::new();
     let mut found: BTreeMap<String, (Option<ColumnType>, usize)> = BTreeMap::new();

@@ -164,17 +164,17 @@ impl DualResponseServer {
         found(self.inner.open(id, &Access::Program, Action::Describe).await)
     }
 
-    /// Pins a set, so that it does not expire. Returns whether the set exists.
+    /// Pins a set, so that it does not expire. Returns `false` if the set does not exist.
     pub async fn pin_resource(&self, id: &str) -> Result<bool> {
         Ok(found(self.set_expiry(id, &Access::Program, Expiry::Pinned).await)?.is_some())
     }
 
-    /// Unpins a pinned set, so that its lifetime starts again now. Returns whether the set exists.
+    /// Unpins a pinned set. Its lifetime starts again now. Returns `false` if the set does not exist.
     pub async fn unpin_resource(&self, id: &str) -> Result<bool> {
         Ok(found(self.set_expiry(id, &Access::Program, Expiry::Own).await)?.is_some())
     }
 
-    /// Sets the lifetime of a set, counted from now. Returns whether the set exists.
+    /// Sets the lifetime of a set, counted from now. Returns `false` if the set does not exist.
     pub async fn extend_resource(&self, id: &str, life: Duration) -> Result<bool> {
         Ok(found(self.set_expiry(id, &Access::Program, Expiry::For(life)).await)?.is_some())
     }
@@ -248,7 +248,7 @@ impl DualResponseServer {
     /// Records the set that a caller received last. [`newest`](Self::newest) returns this set for ten minutes.
     ///
     /// `caller` is the name of the authenticated caller. Use `None` only if the process has a single caller, for
-    /// example a server over stdio. In a shared store, the server stores this record only for a named caller.
+    /// example a server over stdio. If the store is shared, it contains this record only for named callers.
     pub async fn set_newest(&self, caller: Option<&str>, id: &str) -> Result<()> {
         self.inner.newest.set(caller, id, self.inner.now());
         let store = &self.inner.options.store;
@@ -310,22 +310,22 @@ impl DualResponseServer {
 pub enum Expiry {
     /// The set never expires, and exists until it is deleted.
     Pinned,
-    /// A pinned set is unpinned, and expires after its original lifetime, counted from now. A set that is not pinned
-    /// does not change.
+    /// Unpins a pinned set. The set then expires after its original lifetime, which starts again now. A set that is not
+    /// pinned does not change.
     Own,
     /// The set expires after this duration, counted from now. The maximum is [`ResultLimits::with_life`].
     For(Duration),
 }
 
 impl Inner {
-    /// Compares the clock of the store with the clock of this process. The store knows the difference for a while, so
-    /// this call is cheap.
+    /// Compares the clock of the store with the clock of this process. The store caches the difference, so this call is
+    /// cheap.
     pub(crate) async fn read_clock(&self) {
         let difference = self.options.store.clock_difference().await;
         self.difference.store(difference.num_milliseconds(), Ordering::Relaxed);
     }
 
-    /// Returns the current time by the clock of the store, in milliseconds, which is the precision of stored times.
+    /// Returns the current time by the clock of the store. The precision is one millisecond, as for stored times.
     pub(crate) fn now(&self) -> DateTime<Utc> {
         (self.options.clock)().trunc_subsecs(3)
     }

@@ -29,7 +29,8 @@ use futures_util::stream::BoxStream;
 #[cfg(feature = "server")]
 use url::Url;
 
-/// A hint of a JSON source about a column. This type is public for the crate that saves snapshots.
+/// A hint about the type of a column in a JSON source. This type is public because the crate that saves snapshots needs
+/// it.
 #[cfg(feature = "server")]
 #[doc(hidden)]
 pub use self::hint::ColumnHint;
@@ -169,8 +170,8 @@ pub struct SnapshotId {
     pub place: String,
     /// ID of the result set: lower-case letters, digits and `_`.
     pub set: String,
-    /// See [`SnapshotId::share`]. The share is not part of the identity, because a store cannot determine the share of
-    /// a snapshot that it finds.
+    /// See [`SnapshotId::share`]. The share is not part of the identity, because a store that finds a snapshot cannot
+    /// determine its share.
     share: String,
 }
 
@@ -219,15 +220,16 @@ impl SnapshotId {
         Self { share: place.clone(), place, set: set.into() }
     }
 
-    /// Returns the name of the *share* whose storage limit this snapshot counts toward. A share belongs to a tenant,
-    /// or to a principal without a tenant. All callers without a tenant and without a principal have one common share.
+    /// Returns the name of the snapshot's *share*. The bytes of this snapshot count toward the storage limit of the
+    /// share. A share belongs to a tenant, or to a principal without a tenant. All callers without a tenant and without
+    /// a principal have one common share.
     ///
     /// A store can use this name in a path.
     pub fn share(&self) -> &str {
         &self.share
     }
 
-    /// Returns the name of the [`share`](Self::share) that the snapshots of this owner count toward.
+    /// Returns the name of the [`share`](Self::share) of this owner's snapshots.
     pub fn share_of(owner: &Owner) -> String {
         use sha2::{Digest as _, Sha256};
         match (&owner.tenant, &owner.principal) {

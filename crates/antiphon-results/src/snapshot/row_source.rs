@@ -162,7 +162,7 @@ impl Written {
     }
 }
 
-/// The limit because of which the last rows of a snapshot were omitted.
+/// The limit that caused the omission of a snapshot's last rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

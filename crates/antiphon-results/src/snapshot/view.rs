@@ -44,7 +44,7 @@ impl View {
 pub struct Filter {
     /// Name of the column.
     pub column: String,
-    /// Comparison of the row's value with `value`.
+    /// Operation that compares the row's value with `value`.
     pub op: FilterOp,
     /// Value to compare with, in the JSON format of the column's values. Dates and times are text. [`FilterOp::In`]
     /// needs a list, and [`FilterOp::IsNull`] and [`FilterOp::NotNull`] need no value.

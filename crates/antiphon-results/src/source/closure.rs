@@ -56,8 +56,8 @@ impl Source {
 
     /// Declares that the closures cannot sort rows.
     ///
-    /// The server then rejects requests with a sort. The server does not sort single pages, because the whole set
-    /// would still not be sorted.
+    /// The server then rejects requests with a sort. It does not sort single pages itself, because sorted pages would
+    /// not make a sorted set.
     #[must_use]
     pub fn unsorted(self) -> Self {
         match self {

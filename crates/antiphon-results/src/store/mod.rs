@@ -36,7 +36,7 @@ use crate::{
 ///   to the store. The store also returns an expired resource, until it is deleted. The caller must check the expiry
 ///   time.
 /// - [`update`](Self::update) changes only the given fields, and is atomic. No concurrent update is lost, and all
-///   accesses are counted. An unknown resource is not updated, and neither is a resource that has expired at
+///   accesses are counted. It does not update an unknown resource, or a resource that has expired at the time
 ///   [`ResourceUpdate::at`].
 /// - [`delete`](Self::delete) succeeds once: of any number of concurrent calls, exactly one returns `true`. `delete`
 ///   removes the rows with the resource, and leaves a [`tombstone`](Self::tombstone). With [`Removal::Expired`],

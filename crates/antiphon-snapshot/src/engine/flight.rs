@@ -87,7 +87,7 @@ impl Flights {
     }
 }
 
-/// Resolves when no caller has waited for [`GRACE`].
+/// Completes when the operation has had no waiting caller for the duration [`GRACE`].
 async fn abandoned(waiters: &mut watch::Receiver<usize>) {
     loop {
         // The sender is in the map while the operation runs, so neither wait ends because of a closed channel.
@@ -126,7 +126,7 @@ impl Drop for Listed {
     }
 }
 
-/// Copies an error for each waiting caller. Errors that callers can handle keep their kind.
+/// Copies an error, so that each waiting caller gets a copy. Errors that callers can handle keep their kind.
 fn again(error: &Arc<DualResponseError>) -> DualResponseError {
     match &**error {
         DualResponseError::NotFound => DualResponseError::NotFound,

@@ -41,7 +41,7 @@ use crate::{
 /// The number of rows in a batch of the engine.
 pub(crate) const BATCH_ROWS: usize = 8192;
 
-/// The maximum time to wait for a turn before the call returns a retry time.
+/// The maximum time to wait for a turn. After this time, the call returns an error with a retry time.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The number of threads for one query. The number is fixed, so that a query uses the same memory on every machine.
@@ -94,7 +94,8 @@ impl Engine {
         })
     }
 
-    /// Waits for a turn for this tenant, up to [`PATIENCE`] or the time limit of queries.
+    /// Waits for a turn for this tenant. The maximum time is [`PATIENCE`], or the time limit of queries if that is
+    /// shorter.
     pub(crate) async fn turn(&self, tenant: &str) -> Result<Turn, DualResponseError> {
         let of_tenant = self.turns_of(tenant);
         let both = async {
@@ -164,7 +165,7 @@ impl fmt::Debug for Engine {
     }
 }
 
-/// A registry that resolves no address, not even the local disk.
+/// A registry without object stores. It rejects every address, even a path on the local disk.
 #[derive(Debug)]
 struct NoStores;
 

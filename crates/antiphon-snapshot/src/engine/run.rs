@@ -18,7 +18,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::{Engine, Turn, refusal};
 use crate::error::{Error, Result};
 
-/// The additional time after the time limit, in case a step of the plan does not end.
+/// The time that a caller waits after the time limit. It is needed if a step of the plan does not end.
 const OVERTIME: Duration = Duration::from_secs(2);
 
 /// The batches of a plan.
@@ -34,8 +34,8 @@ pub(crate) struct Threads {
 }
 
 impl Threads {
-    /// Prepares this number of threads. If there are enough threads for all concurrent queries, a query that blocks
-    /// its threads does not block other queries.
+    /// Prepares this number of threads. The number must be large enough for all concurrent queries. Then a query that
+    /// blocks its threads does not block other queries.
     pub(crate) fn new(count: usize) -> Self {
         Self { count, runtime: Mutex::default() }
     }
@@ -104,8 +104,8 @@ impl Running {
         Ok(Self { batches, task, begun, limit })
     }
 
-    /// Returns the next batch. The plan checks the time limit between its steps. This method checks the time limit
-    /// too, in case one step takes too long.
+    /// Returns the next batch. The plan checks the time limit between its steps. This method also checks it, because a
+    /// single step can take too long.
     pub(crate) async fn next(&mut self) -> Result<Option<RecordBatch>, DualResponseError> {
         let left = (self.limit + OVERTIME).saturating_sub(self.begun.elapsed());
         let batch = tokio::time::timeout(left, self.batches.recv()).await;

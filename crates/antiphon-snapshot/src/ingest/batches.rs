@@ -13,8 +13,8 @@ use crate::error::{Error, Result};
 /// Unions, run-end encoded columns, and two columns with the same name are rejected. All other types are stored
 /// unchanged. Each batch must have the schema that was passed to [`new`](Self::new).
 ///
-/// The stream of batches is read only as fast as rows can be stored. If the stream returns an error, the write fails
-/// and no snapshot remains.
+/// Batches are read from the stream at the speed at which rows can be stored. If the stream returns an error, the write
+/// fails and no snapshot remains.
 ///
 /// ```
 /// use std::sync::Arc;

@@ -88,8 +88,8 @@ impl Claim {
         Ok(serde_json::from_slice::<Intent>(&text).is_ok_and(|intent| intent.nonce == self.nonce))
     }
 
-    /// Removes the intent after the snapshot is complete. If the removal fails, the snapshot is still valid, and the
-    /// intent is removed later with the snapshot.
+    /// Removes the intent. Call this method after the snapshot is complete. If the removal fails, the snapshot is still
+    /// valid. The intent is then removed later, together with the snapshot.
     pub(super) async fn release(&self) {
         if let Err(error) = self.inner.store.objects.delete(&self.place.intent()).await {
             tracing::warn!(folder = %self.place.folder, %error, "the marker of a complete snapshot could not be removed; it is removed with the snapshot");

@@ -257,8 +257,8 @@ impl Sink {
     }
 }
 
-/// A connection that returns to its pool only after its result was read completely. Otherwise, the connection is
-/// closed, so that neither the client nor the server continues the query.
+/// A connection from a pool. If its result was read completely, it returns to the pool. Otherwise, it is closed, so
+/// that neither the client nor the server continues the query.
 struct Lease<D: Database>(Option<PoolConnection<D>>);
 
 impl<D: Database> Lease<D> {

@@ -12,7 +12,7 @@ use parquet::arrow::ArrowSchemaConverter;
 use super::MAX_COLUMNS;
 use crate::error::{Error, Result};
 
-/// A converter from batches of one schema to a schema that can be stored.
+/// A converter. It converts batches of one schema to a schema that can be stored.
 #[derive(Clone, Debug)]
 pub(super) struct Normal {
     given: SchemaRef,
@@ -110,7 +110,8 @@ fn plain_field(field: &FieldRef) -> Result<FieldRef, DataType> {
     Ok(Arc::new(new))
 }
 
-/// Returns the plain form of a type. The error is the type, or the nested type, that has no plain form.
+/// Returns the plain form of a type. If the type or a type nested in it has no plain form, returns this type as the
+/// error.
 fn plain(kind: &DataType) -> Result<DataType, DataType> {
     use DataType as T;
     Ok(match kind {

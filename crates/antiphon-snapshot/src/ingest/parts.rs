@@ -108,8 +108,8 @@ impl Parts {
         }
     }
 
-    /// Merges all files into one file. The new file replaces the first file only after the new file is complete. At
-    /// that point, all files have been read.
+    /// Merges all files into one new file. The new file replaces the first file when the new file is complete. At that
+    /// time, all files have been read.
     async fn rewrite(&mut self, schema: SchemaRef) -> Result<Stored> {
         let writer = Writer::create(&self.inner, self.data(), Arc::clone(&schema))?;
         let stop = CancellationToken::new();

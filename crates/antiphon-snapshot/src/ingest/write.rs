@@ -106,7 +106,7 @@ impl Drop for Write {
 }
 
 impl Count<'_> {
-    /// Writes the rows of a batch that the limits allow. A truncation is reported only if rows were omitted.
+    /// Writes as many rows of a batch as the limits allow. Reports a truncation if rows were omitted.
     async fn add(
         &mut self,
         parts: &mut Parts,

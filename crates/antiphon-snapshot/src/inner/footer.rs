@@ -78,7 +78,7 @@ pub(super) async fn load(
                 });
                 if wanted.is_none_or(|wanted| wanted > most) {
                     return Err(Error::Altered(
-                        "the footer has an invalid position of the page index".into(),
+                        "the position of the page index in the footer is not valid".into(),
                     ));
                 }
                 let parts: Vec<Bytes> = inner.store.objects.get_ranges(data, &ranges).await?;

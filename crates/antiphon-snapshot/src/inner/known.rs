@@ -54,8 +54,8 @@ impl Known {
 }
 
 impl Lengths {
-    /// Returns the last known chunk that starts at or before a byte: the index of the chunk, and the position of its
-    /// first byte.
+    /// Finds the last known chunk that starts at or before a byte. Returns the index of the chunk, and the position of
+    /// its first byte.
     pub(crate) fn before(&self, byte: u64) -> Option<(usize, u64)> {
         let number = self.starts.partition_point(|&start| start <= byte).checked_sub(1)?;
         Some((number, self.starts[number]))

@@ -29,7 +29,7 @@ pub(crate) struct Inner {
     pub(crate) cache: Cache<String, Arc<Opened>>,
     /// The lock for intents. It is held exclusively while an intent is compared and deleted, because object stores
     /// have no conditional deletion. A new intent is written under the shared lock. The lock does not apply to other
-    /// processes: a new writer in another process can lose its intent, and then gets an error.
+    /// processes. So a new writer in another process can lose its intent, and then gets an error.
     pub(crate) intents: RwLock<()>,
     usage: SharedUsage,
     clock: StoreClock,

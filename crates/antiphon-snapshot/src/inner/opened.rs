@@ -24,8 +24,8 @@ use crate::{
 /// The maximum size of a manifest, which lists the columns.
 const MAX_MANIFEST: u64 = 16 * 1024 * 1024;
 
-/// The maximum size of a file whose digest is checked when the file is first opened. For a larger file, this check
-/// would delay the first page too much. The digest of a larger file is checked when the whole file is read.
+/// The maximum size of a file whose digest is checked when the file is first opened. The check of a larger file would
+/// delay the first page too much. Its digest is checked when the whole file is read.
 const COMPARED: u64 = 64 * 1024 * 1024;
 
 /// A stored file.
@@ -168,8 +168,8 @@ impl Inner {
         Ok(Arc::new(Opened { place, data, manifest, metadata, starts, known, stats }))
     }
 
-    /// Writes the manifest, which makes the snapshot exist. Returns whether this manifest was written first, because
-    /// only the first manifest counts.
+    /// Writes the manifest. The snapshot exists from this moment. Only the first manifest of a snapshot is valid, so
+    /// this method returns whether this manifest was the first.
     pub(crate) async fn publish(&self, place: &SnapshotFolder, manifest: &StoredManifest) -> Result<bool> {
         footer::verify(self, &place.data(&manifest.data), manifest).await?;
         let text = PutPayload::from(serde_json::to_vec(manifest).map_err(Error::Manifest)?);
@@ -239,7 +239,7 @@ pub(crate) fn digest(hash: Sha256) -> String {
     hex("sha-256:", &hash.finalize())
 }
 
-/// Copies an error for each waiting caller. Errors that callers can handle keep their kind.
+/// Copies an error, so that each waiting caller gets a copy. Errors that callers can handle keep their kind.
 fn again(error: &Arc<Error>) -> Error {
     match &**error {
         Error::Store(object_store::Error::NotFound { path, .. }) => {

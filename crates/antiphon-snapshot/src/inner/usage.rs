@@ -30,8 +30,8 @@ const MAKING: i64 = 5;
 /// A listing that took at most this long is not cached.
 const CHEAP: Duration = Duration::from_millis(50);
 
-/// A listing is cached for its duration multiplied by this factor, so that listings take at most a twentieth of the
-/// time.
+/// A listing that takes one second is cached for this number of seconds. So at most a twentieth of the time is used for
+/// listings.
 const KEPT: u32 = 20;
 
 /// The maximum time to wait for a running listing.
@@ -72,7 +72,7 @@ pub(crate) async fn of_tenant(inner: &Inner, tenant: Option<&str>) -> Result<u64
     files.try_fold(0_u64, async |sum, meta| Ok(sum.saturating_add(size(&meta, since)))).await
 }
 
-/// Returns the storage that this owner uses, together with all owners that share its quota.
+/// Returns the storage that this owner and all owners with the same quota use together.
 pub(crate) async fn of(inner: &Arc<Inner>, owner: &Owner) -> Result<Taken> {
     if let Some(tenant) = &owner.tenant {
         return Ok(Taken::now(of_tenant(inner, Some(tenant)).await?));
@@ -130,8 +130,8 @@ fn begin(inner: &Arc<Inner>) -> watch::Receiver<Outcome> {
 }
 
 /// Adds up the bytes of each owner. The files of one snapshot must be consecutive in the listing. `depth` is the depth
-/// of a snapshot's folder. If no owner file names an owner, the snapshot belongs to callers without a principal, or
-/// was written by a release without owner files.
+/// of a snapshot's folder. If a snapshot has no owner file, it belongs to callers without a principal. Or an earlier
+/// release, which had no owner files, wrote it.
 async fn by_share(
     files: impl Stream<Item = Result<ObjectMeta>>,
     since: DateTime<Utc>,
@@ -162,8 +162,8 @@ fn files(inner: &Inner, tenant: Option<&str>) -> impl Stream<Item = Result<Objec
     inner.store.objects.list(Some(&folder)).map_err(Error::from)
 }
 
-/// Returns the time after which an announcement of a view must be written to count. An older announcement is from a
-/// process that stopped.
+/// Returns a time. An announcement of a view counts only if it was written after this time. An older announcement is
+/// from a process that has stopped.
 async fn lately(inner: &Inner) -> DateTime<Utc> {
     inner.store_now().await - chrono::TimeDelta::minutes(MAKING)
 }

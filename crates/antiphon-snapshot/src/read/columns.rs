@@ -79,7 +79,8 @@ impl Columns {
         let arrays = if self.arranged {
             let array = |(&place, field): (&usize, &Arc<Field>)| {
                 let array = batch.columns().get(place);
-                let array = array.ok_or_else(|| Error::Altered("the stored file lacks a column".into()))?;
+                let array =
+                    array.ok_or_else(|| Error::Altered("a column is missing in the stored file".into()))?;
                 if array.data_type() == field.data_type() {
                     return Ok(Arc::clone(array));
                 }
@@ -100,8 +101,8 @@ fn list(fields: &[Arc<Field>]) -> String {
     format!("{}{more}", names.join(", "))
 }
 
-/// Returns the field without dictionaries and views. Dictionaries and views only save memory, and some readers do not
-/// support them.
+/// Returns the field with a type that is neither a dictionary nor a view. These types only save memory, and some
+/// readers do not support them.
 fn plain_field(field: &Field) -> Arc<Field> {
     Arc::new(field.clone().with_data_type(plain(field.data_type())))
 }

@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// The number of rows that are decoded at a time when all rows are read. The batches of an Arrow stream have this
-/// number of rows, so a change of this number must change the tags of exports.
+/// number of rows. So if you change this number, you must also change the tags of exports.
 pub(crate) const BATCH: usize = 8_192;
 
 /// The rows to read.

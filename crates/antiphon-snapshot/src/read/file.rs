@@ -27,8 +27,8 @@ pub(crate) struct StoredFile {
     path: Path,
     bytes: u64,
     metadata: Arc<ParquetMetaData>,
-    /// The runtime for requests to the object store. This runtime is independent of the reader's runtime, because a
-    /// query can block the threads and the connections of the reader's runtime.
+    /// The runtime for requests to the object store. A query can block the threads and the connections of the reader's
+    /// runtime. So this runtime is a different one.
     requests: Handle,
 }
 

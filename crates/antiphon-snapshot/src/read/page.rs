@@ -26,8 +26,8 @@ struct Page {
     max_bytes: usize,
 }
 
-/// Reads a page of rows. Reads only the chunks, and in these chunks only the Parquet pages, that contain rows of this
-/// page.
+/// Reads a page of rows. Reads only the chunks with rows of this page. In these chunks, reads only the Parquet pages
+/// with rows of this page.
 pub(crate) async fn page(inner: &Arc<Inner>, id: &SnapshotId, request: &SnapshotPage) -> Result<Rows> {
     let opened = inner.at_hand(id, &request.view).await?;
     match read(inner, &opened, request).await {

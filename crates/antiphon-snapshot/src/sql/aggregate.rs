@@ -125,7 +125,7 @@ fn group(schema: &Schema, group: &Group) -> Result<Expr> {
         Bucket::Week => "week",
         Bucket::Month => "month",
         Bucket::Year => "year",
-        other => return Err(Error::Invalid(format!("this store cannot group by {other:?}"))),
+        other => return Err(Error::Invalid(format!("the bucket {other:?} is not supported in groups"))),
     };
     match kind {
         DataType::Timestamp(..) => Ok(date_trunc(lit(part), column)),
@@ -196,6 +196,6 @@ fn measure(schema: &Schema, measure: &Measure) -> Result<Expr> {
         }
         MeasureOp::Min => min(column),
         MeasureOp::Max => max(column),
-        other => return Err(Error::Invalid(format!("this store cannot measure {other:?}"))),
+        other => return Err(Error::Invalid(format!("the measure {other:?} is not supported"))),
     })
 }

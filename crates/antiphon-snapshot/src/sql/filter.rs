@@ -114,16 +114,16 @@ fn one(schema: &Schema, filter: &Filter) -> Result<Expr> {
         }
         FilterOp::IsNull => column.is_null(),
         FilterOp::NotNull => column.is_not_null(),
-        other => return Err(Error::Invalid(format!("this store cannot compare by {other:?}"))),
+        other => return Err(Error::Invalid(format!("the filter operator {other:?} is not supported"))),
     })
 }
 
-/// Returns an expression that is true for floats that are shown as null in rows: NaN and infinities.
+/// Returns an expression that is true for NaN and infinities. Rows contain null in place of these floats.
 fn is_no_number(column: &Expr) -> Expr {
     isnan(cast(column.clone(), DataType::Float64) * lit(0.0))
 }
 
-/// Returns the sort key of a column. Floats that are shown as null are sorted with the nulls, at the end.
+/// Returns the sort key of a column. NaN and infinities are sorted at the end, together with the nulls.
 pub(super) fn sort_key(name: &str, kind: &DataType) -> Result<Expr> {
     let column = column(name);
     if !kind.is_floating() {

@@ -152,8 +152,8 @@ impl SnapshotTable {
     }
 }
 
-/// Returns the requested columns in their order. If a column is not in the file, returns the row numbers for this
-/// column.
+/// Returns the requested columns in their order. The column with the row numbers is not in the file, so this function
+/// creates it.
 fn arrange(
     schema: &SchemaRef,
     sources: &[Option<usize>],
@@ -172,7 +172,7 @@ fn arrange(
     Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
 }
 
-/// Converts an error that the file or the object store caused, and not the query.
+/// Converts an error of the file or the object store. The query did not cause such an error.
 fn outside(error: parquet::errors::ParquetError) -> DataFusionError {
     DataFusionError::External(Box::new(Error::from(error)))
 }
@@ -199,7 +199,7 @@ impl Group {
 }
 
 /// Sets the batch size of the engine for the tables that a plan reads. Operators collect this number of rows before
-/// they forward the rows, so the number must be small if rows are large.
+/// they forward them. So the number must be small if rows are large.
 pub(super) fn fit(state: &mut SessionState, plan: &LogicalPlan) -> Result<()> {
     let mut rows = BATCH_ROWS;
     plan.apply_with_subqueries(|plan| {

@@ -82,7 +82,7 @@ impl ObjectStore for Retrying {
         }
     }
 
-    /// With this interface, a failed part cannot be sent again. `MultipartStore` supports repeated parts.
+    /// This interface cannot send a failed part again. To repeat parts, use `MultipartStore`.
     async fn put_multipart_opts(
         &self,
         location: &Path,
@@ -133,8 +133,8 @@ impl ObjectStore for Retrying {
         locations.map(delete).buffered(8).boxed()
     }
 
-    /// Continues an interrupted listing at its position if the store lists names in order. Otherwise, restarts the
-    /// listing, but only if no name was returned yet.
+    /// If the store lists names in order, continues an interrupted listing at its position. Otherwise, restarts the
+    /// listing if no name was returned yet.
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
         let (inner, ordered, prefix) = (Arc::clone(&self.inner), self.ordered, prefix.cloned());
         let first = inner.list(prefix.as_ref());

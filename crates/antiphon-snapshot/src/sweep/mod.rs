@@ -106,8 +106,8 @@ pub(crate) async fn abort(inner: &Inner, path: &Path) -> Result<()> {
     }
 }
 
-/// Lists all snapshots with a file that is older than `before`. The files of a snapshot are consecutive in the
-/// listing. So to return each ID once, it is enough to compare an ID with the last ID.
+/// Lists all snapshots with a file that is older than `before`. The files of a snapshot are consecutive in the listing.
+/// So each ID only has to be compared with the previous ID to return it once.
 pub(crate) fn ids(
     inner: &Arc<Inner>,
     before: DateTime<Utc>,

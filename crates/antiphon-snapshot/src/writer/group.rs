@@ -87,7 +87,7 @@ impl Groups {
         self.file.inner().len()
     }
 
-    /// Takes the bytes that are ready. The file counts written bytes separately, so offsets stay correct.
+    /// Takes the bytes that are ready. The file has a separate count of written bytes, so its offsets stay correct.
     pub(super) fn take(&mut self) -> Vec<u8> {
         std::mem::take(self.file.inner_mut())
     }

@@ -132,8 +132,8 @@ impl Writer {
     }
 }
 
-/// Combines the results of the two tasks. If the object store fails, its error is the cause, and the encoder's error
-/// is only a consequence.
+/// Combines the results of the two tasks. If the object store fails, the encoder can fail too. In that case, the error
+/// of the object store is the cause.
 fn settle(
     encoded: Result<Result<u64>, JoinError>,
     sent: Result<Result<Stored>, JoinError>,

@@ -147,7 +147,7 @@ impl MemoryQueue {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the job that `lease` holds.
+    /// Applies `change` to the job of a lease, if the lease is valid.
     fn held(&self, lease: &Lease, change: impl FnOnce(&mut Line)) -> Result<()> {
         let mut lines = self.lines();
         let line = lines.get_mut(&lease.queue).ok_or_else(|| lease.lost())?;
@@ -160,7 +160,7 @@ impl MemoryQueue {
         Ok(())
     }
 
-    /// Changes the dead job `id`.
+    /// Applies `change` to a dead job. Returns `false` if no dead job has this ID.
     fn dead_job(&self, queue: &str, id: &str, change: impl FnOnce(&mut Line)) -> Result<bool> {
         name::check_segment(queue)?;
         name::check_segment(id)?;

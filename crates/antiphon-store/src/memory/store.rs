@@ -24,8 +24,8 @@ pub struct MemoryStore {
 #[derive(Debug, Default)]
 struct State {
     records: BTreeMap<String, Kept>,
-    /// The time from which each record can be claimed. Invariant: contains `(kept.due, key)` of every record with a
-    /// `due`.
+    /// The records by the time from which they can be claimed. Invariant: contains `(kept.due, key)` for every record
+    /// with a `due`.
     due: BTreeSet<(Instant, String)>,
     logs: BTreeMap<String, Vec<Bytes>>,
     revision: u64,

@@ -13,7 +13,7 @@ use crate::{
     name,
 };
 
-/// The time in which the servers of a cluster tell each other about a new subscription. NATS does not confirm this.
+/// The time that the servers of a cluster need to exchange a new subscription. NATS does not confirm this exchange.
 const SETTLING: Duration = Duration::from_millis(100);
 
 /// A [`Bus`] that uses plain NATS messages.
@@ -87,7 +87,7 @@ async fn forward(
     }
 }
 
-/// Waits until events that clients of other servers publish reach a new subscription.
+/// Waits until a new subscription also receives events from clients of the other servers in the cluster.
 async fn settle(link: &Link) {
     if link.client.server_info().cluster.is_some() {
         sleep(SETTLING).await;

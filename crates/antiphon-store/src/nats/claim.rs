@@ -142,14 +142,14 @@ impl NatsStore {
     }
 }
 
-/// Returns whether a timer belongs to a claim on an earlier version of the record, and the current version has its own
-/// timer.
+/// Returns whether a timer is out of date. Such a timer belongs to a claim on an earlier version of the record, and the
+/// current version has its own timer.
 fn is_replaced(kind: TimerKind, now: &Version) -> bool {
     matches!(kind, TimerKind::Claimed { version, .. } if version != 0 && version < now.sequence) && now.timed
 }
 
-/// Returns the time until which a claim on the record with this sequence number is valid. Returns 0 if the claim is
-/// for another version.
+/// Returns the time at which a claim ends. `sequence` is the sequence number of the record. Returns 0 if the claim is
+/// for another version of the record.
 fn held_until(claim: &Kept, sequence: u64) -> u64 {
     let text = std::str::from_utf8(&claim.payload).unwrap_or_default();
     match text.split_once(' ') {

@@ -88,8 +88,8 @@ impl NatsConfig {
         self
     }
 
-    /// Sets the maximum time to wait for a connection, both at the start and after a lost connection. Default: 5
-    /// seconds.
+    /// Sets the maximum time to wait for a connection, both at the start and after a lost connection. At the start,
+    /// opening the streams is repeated for this time while the servers elect their leaders. Default: 5 seconds.
     #[must_use]
     pub fn with_connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;

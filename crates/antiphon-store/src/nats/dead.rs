@@ -27,7 +27,7 @@ impl NatsQueue {
         self.link.subject(Kind::Dead, &format!("{queue}/{id}"))
     }
 
-    /// Makes a job dead, on request of the worker that holds the job.
+    /// Makes a job dead, because the worker that holds the job requests this.
     pub(super) async fn bury_held(&self, lease: &Lease, held: &Held) -> Result<()> {
         self.held_at(lease, held).await?;
         self.link.put(&self.name_subject(&lease.queue, &lease.id), PublishMessage::build()).await?;
@@ -63,7 +63,7 @@ impl NatsQueue {
         Ok(Page { items: items.into_iter().flatten().collect(), next })
     }
 
-    /// Returns the job of a name, if the fence of the job has the state `Dead`.
+    /// Returns the job with this name, if the job's fence has the state `Dead`.
     async fn look_at(&self, queue: &str, name: Kept) -> Result<Option<DeadJob>> {
         let Some(id) = name.subject.rsplit('.').next() else { return Ok(None) };
         let Some((job, _, fence)) = self.dead_job(queue, id).await? else {

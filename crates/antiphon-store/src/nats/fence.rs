@@ -6,7 +6,7 @@ use super::{
 };
 use crate::error::Result;
 
-/// The state of a job. Each write of a fence must name the sequence number of the previous message, so exactly one of
+/// The state of a job. Each write of a fence must contain the sequence number of the previous fence. So exactly one of
 /// several concurrent changes succeeds.
 ///
 /// The fence is necessary, because `JetStream` accepts an acknowledgement from any earlier holder of the job.

@@ -29,15 +29,15 @@ use crate::{
 /// The maximum number of jobs that are requested and claimed at once.
 const ABREAST: usize = 256;
 
-/// The maximum time of a fetch that does not wait. The fetch needs a limit, because the server can still count jobs
-/// that are already removed.
+/// The time limit of a fetch that should return at once. A limit is needed, because the server can count jobs that are
+/// already removed, and then wait for them.
 const FETCH_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// The pause after an offer that did not lead to a lease.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// A time after the request for a job that is too short for these events: the server is killed and restarted, and
-/// another worker completes the job.
+/// A short time after the request for a job. Within this time, the server cannot have been killed and restarted, with
+/// the job completed by another worker.
 const RESTART: Duration = Duration::from_millis(20);
 
 /// The contents of a lease token.
@@ -274,8 +274,9 @@ impl NatsQueue {
         Ok(None)
     }
 
-    /// Returns whether the message of an offered job exists. If the leader has not yet applied the message, waits for
-    /// the leader. If the offer were acknowledged too early, the job would never be delivered again.
+    /// Returns whether the message of an offered job exists. If the leader has not yet applied this message, waits for
+    /// the leader. Without the wait, the offer of an existing job could be acknowledged, and the job would never be
+    /// delivered again.
     async fn is_there(&self, place: &JobRef) -> Result<bool> {
         loop {
             if let Some(kept) = self.link.is_kept(Kind::Jobs, place.number).await? {
@@ -285,7 +286,7 @@ impl NatsQueue {
         }
     }
 
-    /// Writes a fence for the holder of the job, if the lease is valid.
+    /// Writes a new fence of the job if the lease is valid.
     pub(super) async fn settle(&self, lease: &Lease, held: &Held, fence: Fence) -> Result<u64> {
         let mut at = match self.shared.fences.recall(held.holder) {
             None => held.fence,

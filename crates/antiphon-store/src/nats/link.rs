@@ -220,11 +220,13 @@ impl Link {
 
     /// Removes a message, and waits until it is removed durably.
     ///
-    /// If a message is removed with `forget` and the server is then killed, the message can reappear. The reason is
-    /// that the server records such a removal with a delay. `remove` overwrites the message immediately.
+    /// If a message of a single server is removed with `forget` and the server is then killed, the message can
+    /// reappear. The reason is that the server records such a removal with a delay. So `remove` overwrites the message
+    /// immediately. With replicas, the log of the replicas already contains the removal, and overwriting a message in
+    /// a large stream is slow.
     pub(super) async fn remove(&self, kind: Kind, sequence: u64) -> Result<()> {
         let subject = format!("$JS.API.STREAM.MSG.DELETE.{}", self.stream_name(kind));
-        let answer = self.client.request(subject, removal(sequence, true)).await.map_err(failed)?;
+        let answer = self.client.request(subject, removal(sequence, self.direct)).await.map_err(failed)?;
         let done = b"\"success\":true";
         // The removal also succeeds if another process has already removed the message.
         if answer.payload.windows(done.len()).any(|part| part == done)

@@ -22,8 +22,8 @@ impl NatsStore {
     /// Returns records in the order of their keys, after the last key of the previous page.
     ///
     /// The server first lists the matching subjects. Then each record of the page is read. The stream is not read in
-    /// order, because NATS 2.9 finds messages only by whole subjects. So reading in order would read every value in
-    /// the stream.
+    /// order, because NATS 2.9 has no index for parts of subjects. To read in order, the server would have to read
+    /// every value in the stream.
     pub(super) async fn page(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page<Record>> {
         let filter = self.link.subject(Kind::Records, prefix) + ">";
         let subjects = self.link.stream(Kind::Records).info_with_subjects(filter).await.map_err(failed)?;

@@ -17,7 +17,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Logs {
     ends: Recent<End>,
-    /// The sequence number of the message that contains an entry, or of an earlier message.
+    /// For an entry, the sequence number of its message or of an earlier message.
     places: Recent<u64>,
 }
 

@@ -6,15 +6,15 @@ use std::{
 use async_nats::{
     Client, ConnectErrorKind, ConnectOptions, Event, ServerAddr,
     jetstream::{
-        Context,
-        context::ContextBuilder,
+        Context, ErrorCode,
+        context::{ContextBuilder, CreateStreamError, CreateStreamErrorKind},
         stream::{Config, Stream},
     },
 };
 use futures_util::future::try_join_all;
 use tokio::{
     sync::watch,
-    time::{MissedTickBehavior, interval, sleep, timeout},
+    time::{Instant, MissedTickBehavior, interval, sleep, timeout},
 };
 
 use super::{
@@ -44,7 +44,7 @@ impl Link {
             .ack_timeout(config.timeout)
             .backpressure_on_inflight(true)
             .build(client.clone());
-        let opened = try_join_all(Kind::ALL.map(|kind| open_stream(&context, &config, kind))).await?;
+        let opened = open_streams(&context, &config).await?;
         let schedules = client.is_server_compatible(2, 12, 0) && allow_schedules(&context, &config).await;
         let (streams, replicas): (Vec<_>, Vec<_>) = opened.into_iter().unzip();
         let most = replicas.into_iter().max().unwrap_or(1);
@@ -149,6 +149,34 @@ fn check_server(client: &Client, replicas: usize) -> Result<()> {
         )));
     }
     Ok(())
+}
+
+/// Opens all streams, and returns each with its number of replicas. While the servers of a cluster elect their leaders,
+/// no server answers, so this function retries until the time for connecting is over. It retries at least once.
+async fn open_streams(context: &Context, settings: &NatsConfig) -> Result<Vec<(Stream<()>, usize)>> {
+    let end = Instant::now() + settings.connect_timeout + settings.timeout;
+    loop {
+        match try_join_all(Kind::ALL.map(|kind| open_stream(context, settings, kind))).await {
+            Ok(opened) => return Ok(opened),
+            Err(error) if has_no_leader(&error) && Instant::now() < end => {
+                tracing::debug!(%error, "the NATS servers have no leader for a stream yet; retrying");
+                sleep(RETRY).await;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Returns whether a stream could not be opened because its leader, or the leader of the servers, is being elected.
+fn has_no_leader(error: &Error) -> bool {
+    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref());
+    match source.map(CreateStreamError::kind) {
+        Some(CreateStreamErrorKind::TimedOut) => true,
+        Some(CreateStreamErrorKind::JetStream(error)) => {
+            error.code() == 503 || error.error_code() == ErrorCode::CLUSTER_NO_PEERS
+        }
+        _ => false,
+    }
 }
 
 /// Opens a stream, and returns it with its number of replicas.

@@ -35,8 +35,8 @@ use crate::{
 /// The header with the time from which a delayed job can be leased, by the server's clock.
 pub(super) const DUE: &str = "Antiphon-Due";
 
-/// The additional time before `JetStream` delivers a job again. The lease starts a little later than the delivery.
-/// Without this time, a second delivery could happen while the lease is still valid.
+/// The additional time before `JetStream` delivers a job again. A lease starts a little later than the delivery of its
+/// job. Without the additional time, a second delivery could happen while the lease is still valid.
 const SLACK: Duration = Duration::from_millis(20);
 
 /// The last part of the subject of a schedule.
@@ -45,8 +45,7 @@ const LATER: &str = "later";
 /// The shortest delay that is kept as a schedule.
 const SCHEDULED: Duration = Duration::from_secs(10);
 
-/// The time by which a reminder is written before its job is due. The server writes reminders with a precision of a
-/// second.
+/// A reminder is written this long before its job is due. The server writes reminders with a precision of one second.
 const EARLY: Duration = Duration::from_secs(2);
 
 /// The maximum number of acknowledged jobs that are removed concurrently in the background.
@@ -66,7 +65,7 @@ pub struct NatsQueue {
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) config: QueueConfig,
-    /// The sequence number of the last fence that a holder wrote. `None` after the holder has given up the job.
+    /// For a holder, the sequence number of its last fence. `None` if the holder has given up the job.
     pub(super) fences: Recent<Option<u64>>,
     consumers: Mutex<HashMap<String, Consumer<pull::Config>>>,
     cleaners: Arc<Semaphore>,
@@ -85,7 +84,7 @@ impl JobRef {
         link.subject(Kind::Fences, &format!("{}/{}/{}", self.queue, self.id, self.number))
     }
 
-    /// The subject of the message that offers a delayed job again when its delay is over.
+    /// Returns the subject of the reminder of a delayed job. The reminder offers the job again when its delay is over.
     pub(super) fn reminder(&self, link: &Link) -> String {
         link.subject(Kind::Jobs, &format!("{}/{}/{}", self.queue, self.id, self.number))
     }
@@ -148,7 +147,7 @@ impl NatsQueue {
         Ok(consumer)
     }
 
-    /// Makes the next call create the consumer again, because it was possibly deleted.
+    /// Removes the consumer from the cache, because it was possibly deleted. The next call then creates it again.
     pub(super) fn forget_dispatcher(&self, queue: &str) {
         self.consumers().remove(queue);
     }
@@ -163,8 +162,8 @@ impl NatsQueue {
 
     /// Removes a job that is done: first its message, then its fence.
     ///
-    /// The delivery is acknowledged first, because NATS 2.9 stops delivering jobs for a while when it reaches a
-    /// removed job.
+    /// The delivery is acknowledged before that. Otherwise, NATS 2.9 would stop all deliveries for a while when it
+    /// reaches the removed job.
     pub(super) async fn clean(&self, place: &JobRef, fence: u64, offer: Option<&str>) -> Result<()> {
         if let Some(offer) = offer {
             self.accept(place, offer).await;
@@ -174,8 +173,8 @@ impl NatsQueue {
         Ok(())
     }
 
-    /// Replies to a delivery of `JetStream`. If the reply is lost, the job is delivered again. The fence then
-    /// determines the reply to the new delivery.
+    /// Replies to a delivery of `JetStream`. If the reply is lost, `JetStream` delivers the job again. The fence then
+    /// determines how this crate replies to the new delivery.
     pub(super) async fn answer(&self, offer: &str, answer: Bytes) {
         if let Err(error) = self.link.client.publish(offer.to_owned(), answer).await {
             tracing::debug!(%error, "the reply to a job delivery could not be sent; NATS delivers the job again");
@@ -195,8 +194,8 @@ impl NatsQueue {
         }
     }
 
-    /// Rejects a delivery until `due`. The server keeps a long delay as a schedule, which survives a restart and needs
-    /// less memory. The schedule writes a reminder, and the reminder offers the job again.
+    /// Postpones a delivery until `due`. A long delay becomes a schedule on the server, which survives a restart and
+    /// needs less memory. The schedule writes a reminder, and the reminder offers the job again.
     pub(super) async fn postpone(&self, place: &JobRef, due: u64, offer: &str) -> Result<()> {
         let delay = until(due, self.link.clock.now());
         if !self.link.schedules || delay < SCHEDULED {
@@ -214,7 +213,7 @@ impl NatsQueue {
         Ok(())
     }
 
-    /// Counts the jobs of a queue that a schedule delays.
+    /// Counts the jobs of a queue that have a schedule.
     async fn scheduled(&self, queue: &str) -> Result<u64> {
         if !self.link.schedules {
             return Ok(0);

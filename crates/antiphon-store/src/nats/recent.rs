@@ -8,8 +8,8 @@ const SLOTS: usize = 1 << 14;
 
 /// A cache of recent results, to save requests to the server.
 ///
-/// Each key has one possible slot, so the size is fixed and no eviction is needed. A cached value can be out of date,
-/// so the server checks each use of the value.
+/// Each key can be in only one slot, so the size is fixed and the cache needs no eviction. A cached value can be out of
+/// date. So each request with a cached value is checked by the server.
 pub(super) struct Recent<T> {
     slots: Mutex<Vec<Option<(u64, T)>>>,
 }

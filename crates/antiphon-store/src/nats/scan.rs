@@ -9,8 +9,8 @@ use crate::error::{Error, Result};
 /// The maximum number of messages that are read at once.
 pub(super) const PAGE: usize = 512;
 
-/// The maximum number of bytes that are read at once. This limit is larger than the largest message. It is also small
-/// enough that the server does not treat this client as a slow consumer.
+/// The maximum number of bytes that are read at once. The limit is larger than the largest message. But it is so small
+/// that the server does not treat this client as a slow consumer.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 /// The maximum time to wait for messages that possibly do not exist any more.

@@ -32,8 +32,7 @@ pub(super) const GONE: &str = "Antiphon-Gone";
 /// progress.
 pub(super) const TRIES: usize = 8;
 
-/// If the time until a cached deadline is shorter than this, in milliseconds, the deadline is read again from the
-/// server.
+/// A time in milliseconds. If a cached deadline is closer than this time, the deadline is read again from the server.
 const DOUBTFUL: u64 = 1_000;
 
 /// A [`Store`] on `JetStream` streams.
@@ -91,7 +90,8 @@ impl NatsStore {
         Self { link, memory: Arc::new(memory) }
     }
 
-    /// Returns the current message under a key, which can be expired or a marker for a deletion.
+    /// Returns the current message under a key. The message can be a record, an expired record, or the marker of a
+    /// deletion.
     pub(super) async fn look(&self, key: &str) -> Result<Option<Version>> {
         let found = self.link.last(Kind::Records, &self.link.subject(Kind::Records, key)).await?;
         let found = found.map(Version::from);
@@ -151,7 +151,8 @@ enum Timing {
     Now,
     /// An earlier attempt that did not write the record has set the timer.
     Set,
-    /// The timer of the previous version is used: it is due before this version expires, and is then set again.
+    /// The timer of the previous version is still used. It is due before the new version expires, and is then set
+    /// again.
     Before,
 }
 

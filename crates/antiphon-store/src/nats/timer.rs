@@ -2,8 +2,8 @@ use async_nats::jetstream::message::PublishMessage;
 
 use super::link::{Kept, Kind, Link};
 
-/// The binary logarithm of the interval, in milliseconds, in which timers share a subject (about eight seconds). Due
-/// timers are found by the names of their subjects, without reading timers that are not due.
+/// The binary logarithm of an interval in milliseconds (about eight seconds). Timers in the same interval share a
+/// subject. So the names of the subjects show which timers are due, and other timers are not read.
 const BUCKET: u32 = 13;
 
 /// The time at which a record must be checked.

@@ -7,8 +7,8 @@ use sha2::{Digest, Sha256};
 /// The notification channels of a space, and the format of notifications.
 ///
 /// All applications in a database share the channels of the database, and a channel name has at most 63 bytes. So the
-/// channel names are digests. Each notification also contains its topic. So if two digests are equal, an event is
-/// still not delivered to the subscribers of another topic.
+/// channel names are digests. Each notification also contains its topic. So even if two topics had the same digest, the
+/// subscribers of one would not receive events of the other.
 #[derive(Debug)]
 pub(super) struct Channels {
     schema: String,

@@ -116,7 +116,7 @@ struct Task {
     pool: Arc<Pool>,
     requests: mpsc::Receiver<Request>,
     registrations: HashMap<String, Vec<Registration>>,
-    /// Futures that return the channel of a subscription when the subscription is dropped.
+    /// One future for each subscription. When the subscription is dropped, the future returns its channel.
     leaving: FuturesUnordered<BoxFuture<'static, String>>,
 }
 
@@ -263,8 +263,8 @@ impl Task {
 }
 
 impl Registration {
-    /// Marks that listening has started. A subscriber that was listening before receives a gap, because it possibly
-    /// missed events.
+    /// Records that listening has started. If a subscriber was already listening on an earlier connection, it receives
+    /// a gap, because it possibly missed events.
     fn begin(&mut self) {
         let new = self.ready.take().map(|ready| ready.send(()).ok()).is_some();
         match &self.subscriber {

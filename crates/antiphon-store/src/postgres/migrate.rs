@@ -29,7 +29,8 @@ pub(super) async fn prepare(config: &PostgresConfig, migrate: bool) -> Result<()
     Ok(())
 }
 
-/// Converts a migration error. A standby cannot be migrated, but the same address can soon lead to the primary.
+/// Converts a migration error. If the server is a standby, the error is temporary, because the same address can soon
+/// lead to the primary.
 fn failed(error: MigrateError) -> Error {
     let cause = match &error {
         MigrateError::Execute(cause) | MigrateError::ExecuteMigration(cause, _) => Some(cause),

@@ -181,7 +181,8 @@ struct Inner {
 }
 
 impl Inner {
-    /// Returns a statement whose first parameter is the space. Each connection prepares the statement once.
+    /// Returns a statement with the application's namespace (space) as its first parameter. Each connection prepares
+    /// the statement once.
     fn statement<'q>(&'q self, sql: &Arc<str>) -> Statement<'q> {
         sqlx::query(AssertSqlSafe(Arc::clone(sql))).bind(&*self.config.space)
     }

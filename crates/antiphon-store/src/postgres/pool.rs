@@ -23,8 +23,8 @@ pub(super) type Statement<'q> = Query<'q, Postgres, PgArguments>;
 /// A connection that was idle for longer than this is tested before use.
 const LONG: Duration = Duration::from_secs(1);
 
-/// The additional time to wait, so that the server's timeout ends before the timeout of the client. If the server
-/// cancels a statement, the statement had no effect.
+/// The time that the client waits longer than the server's timeout. So the server cancels a slow statement first, and
+/// the statement then has no effect.
 const GRACE: Duration = Duration::from_millis(500);
 
 /// The connection pool, and the mapping from database errors to [`Error`].
@@ -196,7 +196,8 @@ fn meaning(error: &sqlx::Error) -> Meaning {
     }
 }
 
-/// The time of the last suspicion. Connections that were last used before this time must be tested before use.
+/// The time at which the server was last unavailable. Connections that were last used before this time must be tested
+/// before use.
 #[derive(Debug)]
 struct Suspicion {
     origin: Instant,
@@ -213,7 +214,7 @@ impl Suspicion {
         self.rose.fetch_max(self.now(), Ordering::Relaxed);
     }
 
-    /// Returns whether a connection with this idle time was last used before the last suspicion.
+    /// Returns whether a connection must be tested. `idle_for` is the time since its last use.
     fn falls_on(&self, idle_for: Duration) -> bool {
         let rose = self.rose.load(Ordering::Relaxed);
         rose > 0 && self.now().saturating_sub(millis(idle_for)) <= rose

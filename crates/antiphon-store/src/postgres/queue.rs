@@ -21,7 +21,7 @@ const MAX_JOBS: usize = 1000;
 /// The maximum number of dead jobs of one page.
 const MAX_DEAD: usize = 256;
 
-/// The pause before the next attempt if a job is due, but another worker is leasing the job and has locked it.
+/// The pause before the next attempt if another worker has locked a due job to lease it.
 const RETRY_DELAY: Duration = Duration::from_millis(10);
 
 /// The pause before the next attempt if no connection was available.

@@ -296,7 +296,7 @@ fn written(key: &str, row: Option<PgRow>) -> Result<Revision> {
     Ok(Revision(number(&row, 0)?))
 }
 
-/// Reads a record from two columns, the value and the revision.
+/// Reads a record. The columns from `at` on contain the value and the revision.
 fn record(key: String, row: &PgRow, at: usize) -> Result<Record> {
     Ok(Record::new(key, bytes(row, at)?, Revision(number(row, at + 1)?)))
 }

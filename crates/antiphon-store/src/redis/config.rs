@@ -66,9 +66,9 @@ impl RedisConfig {
         }
     }
 
-    /// Adds the address of a cluster node, from which the other nodes are discovered, or of a Sentinel. The address is
-    /// `host:port`, or a URL with the same credentials as the first URL. If at least one node is added and no
-    /// [Sentinel](Self::with_sentinel) is set, the server is treated as a cluster.
+    /// Adds the address of a further server: a cluster node or a Sentinel. This crate discovers the other nodes of a
+    /// cluster from this node. The address is `host:port`, or a URL with the same credentials as the first URL. If you
+    /// add a node but set no [Sentinel](Self::with_sentinel), this crate treats the server as a cluster.
     #[must_use]
     pub fn with_node(mut self, url: impl Into<String>) -> Self {
         self.nodes.push(url.into());
@@ -82,9 +82,9 @@ impl RedisConfig {
         self
     }
 
-    /// Sets the name of the primary in the configuration of Redis Sentinel, such as `mymaster`. Then the URL and the
-    /// [nodes](Self::with_node) are the addresses of Sentinels, and the credentials and the database of the URL are
-    /// those of Redis. After a failover, this crate asks the Sentinels for the new primary. Default: none.
+    /// Sets the name of the primary in the configuration of Redis Sentinel, such as `mymaster`. With this setting, the
+    /// URL and the [nodes](Self::with_node) are the addresses of Sentinels. The credentials and the database in the URL
+    /// are still those of Redis. After a failover, this crate asks the Sentinels for the new primary. Default: none.
     #[must_use]
     pub fn with_sentinel(mut self, name: impl Into<String>) -> Self {
         self.sentinel = Some(name.into());
@@ -137,8 +137,8 @@ impl RedisConfig {
         self
     }
 
-    /// Sets the maximum number of queues whose waiting workers have a connection that blocks until a job arrives.
-    /// Workers of other queues poll 10 times per second. Default: 32.
+    /// Sets the maximum number of queues that have their own connection for waiting workers. This connection blocks
+    /// until a job arrives. Workers of other queues poll 10 times per second. Default: 32.
     #[must_use]
     pub fn with_max_waiting_queues(mut self, max_waiting_queues: usize) -> Self {
         self.max_waiting_queues = max_waiting_queues;

@@ -96,7 +96,8 @@ impl Dialer {
         &self.servers
     }
 
-    /// Returns TCP settings that make the operating system close a connection without TCP acknowledgements.
+    /// Returns TCP settings with which the operating system closes a connection if the peer sends no TCP
+    /// acknowledgements.
     pub(super) fn tcp_settings(&self) -> TcpSettings {
         let settings = TcpSettings::default().set_nodelay(true);
         #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]

@@ -10,7 +10,7 @@ pub(super) const NAME: &str = "redis";
 pub(super) enum Fate {
     /// The command did not run, because the server does not have the script (any more).
     NoScript,
-    /// The command did not run, but a retry or another node can run it.
+    /// The command did not run. A retry or another node can possibly run it.
     NotYet,
     /// The command did not run.
     NotRun,
@@ -44,8 +44,8 @@ impl Fate {
         }
     }
 
-    /// Returns the effect of a command for which no connection could be opened: a server that is down, or a proxy
-    /// without a server, which accepts a connection and closes it.
+    /// Returns the effect of a command if no connection could be opened. The server is down, or a proxy without a
+    /// server accepts a connection and closes it.
     pub(super) fn without_connection(error: &RedisError) -> Self {
         match Self::of(error) {
             Self::NotRun => Self::NotRun,

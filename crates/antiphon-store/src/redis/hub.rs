@@ -75,7 +75,7 @@ fn gone() -> Error {
     Error::busy(NAME, "the Tokio runtime of the Redis subscriptions has shut down")
 }
 
-/// The subscriptions by channel. While the connection reads, it fills the feeds of the subscriptions.
+/// The feeds of the subscriptions, by channel. The connection sends the events that it receives to these feeds.
 #[derive(Default)]
 struct Listeners {
     channels: Mutex<HashMap<String, Vec<Feed>>>,
@@ -120,7 +120,7 @@ struct Subscriber {
     timeout: Duration,
     listeners: Arc<Listeners>,
     connection: Option<Open>,
-    /// Futures that return the channel of a subscription when the subscription is dropped.
+    /// One future for each subscription. When the subscription is dropped, the future returns its channel.
     leaving: FuturesUnordered<BoxFuture<'static, String>>,
     /// The time of the next attempt to connect, and the pause that follows a failure of that attempt.
     retry: (Instant, Duration),

@@ -20,8 +20,8 @@ use crate::error::{Error, Result};
 
 /// The connection that all operations share, with its limits and retries.
 ///
-/// The retries and timeouts of the client library are off, because they do not distinguish commands that ran from
-/// commands that did not. This type sends a command again only if the command certainly did not run.
+/// The retries and timeouts of the client library are off, because they do not check whether a command has run. This
+/// type sends a command again only if the command has certainly not run.
 #[derive(Clone)]
 pub(super) struct Link {
     wire: Wire,
@@ -45,7 +45,11 @@ impl Link {
                     .connection_timeout(config.connect_timeout)
                     .tcp_settings(dialer.tcp_settings());
                 let client = dialer.secure(builder).build()?;
-                client.get_async_connection().await.map(Wire::Cluster)
+                match client.get_async_connection().await {
+                    Ok(connection) => Ok(Wire::Cluster(connection)),
+                    // The client of a cluster does not return the errors of the nodes.
+                    Err(error) => Err(dialer.dial_node(None, None).await.err().unwrap_or(error)),
+                }
             } else {
                 Primary::connect(dialer.clone()).await.map(Wire::Primary)
             }
@@ -105,7 +109,8 @@ impl Link {
         self.send(cmd, Instant::now() + self.timeout).await.map(Option::unwrap_or_default)
     }
 
-    /// Sends a command once. An error of the server comes with the effect of the command.
+    /// Sends a command once. If the server returns an error, returns this error together with the effect of the
+    /// command.
     async fn try_once(&self, cmd: &Cmd, deadline: Instant) -> Result<Result<Value, (Fate, RedisError)>> {
         let answer = match &self.wire {
             Wire::Primary(primary) => {
@@ -174,8 +179,8 @@ async fn ask(mut connection: ClusterConnection, cmd: &Cmd, error: RedisError) ->
     answers.pop().unwrap_or_default().extract_error()
 }
 
-/// Installs a default rustls provider if the program has not installed a provider. Without a default, the client would
-/// panic if the dependencies contain several providers.
+/// Installs a default rustls provider if the program has not installed a provider. If the dependencies contain several
+/// providers and none is the default, the client would panic.
 #[cfg(feature = "tls")]
 fn choose_provider() {
     if rustls::crypto::CryptoProvider::get_default().is_none() {

@@ -43,7 +43,8 @@ impl Position {
     }
 }
 
-/// Some records of a bucket. If the bucket possibly has more records, also the key after which they start.
+/// A page of records from one bucket. If the bucket possibly has more records, the page also contains the key after
+/// which they start.
 struct BucketPage {
     records: Vec<Record>,
     after: Option<String>,

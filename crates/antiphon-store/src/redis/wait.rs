@@ -12,10 +12,11 @@ use tokio::{
 
 use super::{dial::Dialer, link::Link, script};
 
-/// The maximum time between two checks of the queue, in case a process stopped after it had taken the token.
+/// The maximum time between two checks of the queue. These checks are needed if a process stops after it has taken the
+/// token.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The poll interval without a connection.
+/// The poll interval of queues that have no connection of their own.
 const POLL: Duration = Duration::from_millis(100);
 
 /// The time for which a connection without waiting workers is kept.
@@ -133,7 +134,8 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// Resolves to `true` when this worker must check the queue, or to `false` at `until`.
+    /// Waits until this worker must check the queue, and returns `true`. Returns `false` if this has not happened at
+    /// the time `until`.
     pub(super) async fn woken(&mut self, until: Instant) -> bool {
         if timeout_at(until, &mut self.turn).await.is_ok() {
             return true;

@@ -18,7 +18,8 @@ const CHUNK: usize = 8 * 1024;
 /// The maximum size of an idle buffer, in bytes.
 const KEEP: usize = 64 * 1024;
 
-/// A byte stream of JSON lines that converts the tasks of MCP 2025-11-25 for the SDK, in both directions.
+/// A byte stream of JSON lines, which gives the SDK support for the tasks of MCP 2025-11-25. It converts incoming
+/// messages before the SDK reads them, and outgoing messages after the SDK has written them.
 ///
 /// The stream buffers each line until it is complete. Lines of more than 16 MiB pass unchanged, in parts.
 pub struct Lines<S> {
@@ -37,12 +38,12 @@ impl<S> Lines<S> {
     }
 
     /// Sets the maximum memory for parsing one incoming line, in bytes. The memory is estimated from the number of
-    /// JSON values. The memory for a line can always be 8 times the length of the line, even if that is more than the
-    /// maximum. Default: 8 MiB on the server's end, no limit on the client's end.
+    /// JSON values. A line can always use 8 times its own length, even if that is more than the maximum. Default: 8 MiB
+    /// on the server's end, no limit on the client's end.
     ///
-    /// If a request needs more memory, the SDK receives the request [`REJECTED`](super::REJECTED) with the same ID
-    /// instead. An `antiphon::Server` returns an error for this request. If a response needs more memory, the SDK
-    /// receives an error instead of the response. A notification that needs more memory is discarded.
+    /// If a request needs more memory, the SDK receives a request with the method [`REJECTED`](super::REJECTED) and the
+    /// same ID instead. An `antiphon::Server` returns an error for this request. If a response needs more memory, the
+    /// SDK receives an error instead of the response. A notification that needs more memory is discarded.
     #[must_use]
     pub fn with_max_parsed_bytes(mut self, bytes: usize) -> Self {
         self.incoming.max_parsed = Some(bytes);

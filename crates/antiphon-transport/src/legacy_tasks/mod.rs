@@ -22,9 +22,9 @@
 //! | a task as a result | only in clients: `{"task": …}`, because the SDK would parse the task as MCP 2026-07-28 |
 //! | `_meta` next to `task` or `tasks` | only in clients: the `_meta` is moved into the task, or removed |
 //!
-//! Without the last conversion, the SDK would read only the `_meta` of such a result. Each function of this module
-//! takes one message. The function returns the converted message, or `None` if the message does not change. The
-//! functions do not parse most messages, but only search the messages for a few words.
+//! The last conversion is necessary, because the SDK would otherwise lose all fields of such a result except `_meta`.
+//! Each function of this module takes one message. The function returns the converted message, or `None` if the message
+//! does not change. The functions do not parse most messages, but only search the messages for a few words.
 
 mod lines;
 
@@ -42,11 +42,12 @@ pub const TASKS: &str = "antiphon/tasks";
 /// The key in a tool's `_meta` that contains the tool's `execution`. A client reads this key.
 pub const EXECUTION: &str = "antiphon/execution";
 
-/// The method of the request that replaces a request which is too large to parse. The `params` of this request are the
-/// error that the server must return.
+/// The method name of a replacement request. It replaces a request that is too large to parse. The `params` of this
+/// request are the error that the server must return.
 pub const REJECTED: &str = "antiphon/rejected";
 
-/// Converts `error`, which has an ID, to a request for which the server must return this error.
+/// Returns the replacement request for a rejected request. `error` contains the request's ID. The server must return
+/// `error` as its response.
 fn as_request(error: &[u8]) -> Vec<u8> {
     #[derive(Deserialize)]
     struct Rejected {

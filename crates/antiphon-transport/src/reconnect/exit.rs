@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use super::Outbox;
 use crate::{Error, Result};
 
-/// The state that the futures of sends share with the transport.
+/// The state that the transport shares with the futures that send messages.
 pub(super) struct Shared<O> {
     pub(super) outbox: watch::Sender<Exit<O>>,
     pub(super) open: Mutex<Open>,

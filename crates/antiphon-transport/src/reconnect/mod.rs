@@ -43,8 +43,8 @@ pub struct Reconnect {
     /// The delay before the first attempt to reconnect. The delay doubles with each attempt. To spread the reconnects
     /// of many clients, each delay is shortened by a random part of up to one half. Default: 250 ms.
     pub first_delay: Duration,
-    /// The longest delay between two attempts. If a connection lasts this long, the client counts attempts from zero
-    /// again. Default: 10 seconds.
+    /// The longest delay between two attempts. After a connection that lasted at least this long, the client counts
+    /// attempts from zero again. Default: 10 seconds.
     pub max_delay: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! The client side: an upgrade with any HTTP client, then a connection that works as on the server side.
+//! The client side. An HTTP client makes the upgrade. The connection then works in the same way as on the server side.
 
 use std::{future::Future, time::Duration};
 

@@ -41,7 +41,8 @@ use crate::{Error, Result};
 
 /// The maximum number of messages per write.
 const BATCH: usize = 32;
-/// The maximum number of bytes that are read from the peer after the end, so that the peer can receive the reason.
+/// The maximum number of bytes that are read and discarded after the end. Without this, the peer would possibly not
+/// receive the reason.
 const LINGER_BYTES: u64 = 16 * 1024 * 1024;
 const LINGER: Duration = Duration::from_secs(2);
 
@@ -159,8 +160,8 @@ impl Outbox {
         Ok(())
     }
 
-    /// Takes memory for a text from the budget. If not enough memory is available in time, the connection ends, as
-    /// with a peer that does not read.
+    /// Takes memory for a text from the budget. If not enough memory is available in time, the connection ends. A peer
+    /// that does not read its messages is treated in the same way.
     #[cfg(feature = "websocket-server")]
     async fn share(&self, bytes: usize) -> Result<Option<Share>> {
         let Some((budget, over)) = &self.budget else { return Ok(None) };
@@ -348,7 +349,7 @@ where
         }
     }
 
-    /// Writes until the connection ends. Returns an error if this task has detected the end.
+    /// Writes until the connection ends. Returns an error if this task was the first to detect the end.
     async fn write(
         &mut self,
         ended: &mut oneshot::Receiver<Ending<S>>,
@@ -418,8 +419,8 @@ async fn in_time(
     }
 }
 
-/// Sends the close frame, and reads until the peer has received it. If a socket is closed with unread bytes, the
-/// connection is reset, and the reset would discard the close frame before the peer reads it.
+/// Sends the close frame, and reads until the peer has received it. If the socket were closed with unread bytes, the
+/// connection would be reset. The reset could discard the close frame before the peer reads it.
 async fn part<S>(mut socket: WebSocketStream<S>, farewell: Option<Farewell>)
 where
     S: AsyncRead + AsyncWrite + Send + Unpin,

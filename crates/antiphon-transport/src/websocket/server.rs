@@ -111,17 +111,16 @@ impl WebSocketConfig {
 
     /// Sets the maximum memory for parsing one message, in bytes. Default: 8 MiB.
     ///
-    /// The memory is estimated from the number of JSON values. The memory for a message can always be 8 times the
-    /// length of the message, even if that is more than the maximum. If a message needs more memory, the server
-    /// returns the error -32600.
+    /// The memory is estimated from the number of JSON values. A message can always use 8 times its own length, even if
+    /// that is more than the maximum. If a message needs more memory, the server returns the error -32600.
     #[must_use]
     pub fn with_max_parsed_bytes(mut self, bytes: usize) -> Self {
         self.max_parsed_bytes = bytes;
         self
     }
 
-    /// Sets a memory budget for messages that this endpoint shares with other endpoints. Default: one budget of 64 MiB
-    /// for the whole process.
+    /// Sets a memory budget for messages. This endpoint can share the budget with other endpoints. Default: one budget
+    /// of 64 MiB for the whole process.
     ///
     /// A message counts from its arrival until its response is sent. If a message would exceed the budget, the server
     /// returns an error, or closes the connection with the code 1013.

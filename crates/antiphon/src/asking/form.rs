@@ -80,7 +80,9 @@ impl Page {
 pub(super) fn resource(page: &Page) -> Resource {
     async fn read(ctx: &Ctx, _: ()) -> Result<String> {
         let page = ctx.state::<Arc<Asking>>()?.page.as_ref();
-        page.map(|page| page.html.clone()).ok_or_else(|| Error::misuse("the server has no form"))
+        page.map(|page| page.html.clone()).ok_or_else(|| {
+            Error::misuse("the server does not offer forms; configure `ServerBuilder::with_asking`")
+        })
     }
     Resource::new(page.uri(), "question form", read)
         .in_family(URI)
@@ -227,9 +229,9 @@ impl Caller<'_> {
         runtime.seal.is_view_key(view, &runtime.audience)
     }
 
-    /// Returns whether the server can distinguish this caller from all other callers. Unauthenticated callers have the
-    /// same owner, so they would see each other's questions. A process that serves only one client, as over stdio, has
-    /// only one user. This is not true if the process shares its tasks with other processes.
+    /// Returns whether the server can distinguish this caller from all other callers. All unauthenticated callers have
+    /// the same owner, so they would see each other's questions. Over stdio, a process serves only one client, so this
+    /// caller is the only user. But if processes share their tasks, there can be several unauthenticated users.
     fn is_distinct(&self) -> bool {
         let is_only = self.ctx.run.client.connection().is_some_and(Connection::is_only);
         (is_only && self.ctx.run.runtime.backend.is_none()) || self.ctx.principal().is_some()

@@ -1,4 +1,4 @@
-//! Questions that a client does not show, and calls whose results a client does not wait for.
+//! Support for two kinds of clients: clients that do not show questions, and clients that do not wait for long calls.
 //!
 //! The run of such a call becomes a task, and the call returns a waiting result (`waiting`). The user answers in the
 //! form, an MCP App that calls `ask_open` and `ask_answer` (`form`), or on the answer page (`page`). If the question
@@ -165,8 +165,8 @@ impl Asking {
         self.policy.relay && (self.has_page() || !client.knows_tasks() || client.shows_apps())
     }
 
-    /// Returns whether the user can answer a form through another channel, if the client of this call does not show
-    /// the form. This is only possible in a call of `task_result`, which asks the client the questions of another run.
+    /// Returns whether the user has another channel if the client of this call does not show a form. This is possible
+    /// only in a call of `task_result`, which sends the questions of another run to the client.
     pub(crate) fn checks_client(&self, tool: &Tool, client: &Client) -> bool {
         tool.name() == tools::TASK_RESULT && self.has_page_for(client)
     }
@@ -252,8 +252,8 @@ impl<'a> Caller<'a> {
         deliver(&self.tasks, &self.owner, id, answers, channel).await
     }
 
-    /// Waits until the task has ended, or has a question that is not in `known`, but at most for `limit`. Returns the
-    /// task, or `None` if the task no longer exists.
+    /// Waits until the task has ended or has a question that is not in `known`. Waits at most for the duration `limit`.
+    /// Returns the task, or `None` if the task no longer exists.
     async fn settled(
         &self,
         view: TaskView,
@@ -278,8 +278,8 @@ pub(crate) async fn deliver(
     stored.await.unwrap_or_else(|_| Err(Error::tool("the answer could not be stored; send it again")))
 }
 
-/// Waits until a task has ended, or has a question that is not in `known`, but at most for `limit`. Returns the task,
-/// or `None` if the task no longer exists.
+/// Waits until a task has ended or has a question that is not in `known`. Waits at most for the duration `limit`.
+/// Returns the task, or `None` if the task no longer exists.
 pub(crate) async fn settled(
     tasks: &Arc<Tasks>,
     owner: &Owner,
@@ -305,8 +305,8 @@ pub(crate) async fn settled(
     }
 }
 
-/// Returns the error for a task that does not exist, or that belongs to another caller. The error is the same, so that
-/// the caller cannot distinguish these cases.
+/// Returns the error for an unknown task. A task of another caller has the same error, so the caller cannot distinguish
+/// the two cases.
 fn no_task() -> Error {
     Error::tool(NO_TASK).terminal()
 }
@@ -327,8 +327,8 @@ fn stored_id(shown: &str) -> &str {
     id.strip_prefix("t_").unwrap_or(id)
 }
 
-/// Returns the open questions of a task that the form and the answer page can show, by wire key. These are forms, and
-/// links that the user is asked to open.
+/// Returns the open questions of a task that the form and the answer page can show, by wire key. A question is either a
+/// form, or a link that the user must open.
 fn forms(view: &TaskView) -> impl Iterator<Item = (&String, &Value)> {
     let asks = view.status == TaskStatus::InputRequired;
     view.asks.iter().filter(move |(_, request)| asks && (is_form(request) || is_link(request)))

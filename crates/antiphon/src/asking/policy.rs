@@ -82,7 +82,7 @@ impl AskPolicy {
         self
     }
 
-    /// Sets whether models can relay answers, if the question allows the relay
+    /// Sets whether models can relay answers to questions that allow it
     /// ([`Elicit::relayed`](crate::elicitation::Elicit::relayed)). Default: no.
     ///
     /// A model can relay an answer only if no other channel reaches the user. This is the case if the client shows

@@ -49,8 +49,8 @@ impl Holder<'_> {
 }
 
 impl Ticket {
-    /// Creates a ticket. The ticket is valid for the duration in `life`, but at most one hour, and not longer than the
-    /// questions are open.
+    /// Creates a ticket. The ticket is valid for the duration `life`, but for at most one hour. It expires earlier if
+    /// the questions close earlier.
     pub(super) fn new(
         task: &str,
         questions: BTreeSet<String>,

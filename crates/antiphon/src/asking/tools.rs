@@ -1,5 +1,5 @@
-//! The tools with which models read the results of runs that continue on the server, show their questions, and cancel
-//! these runs.
+//! Tools for models, for runs that continue on the server. With these tools, a model reads the result of a run, shows
+//! its questions, or cancels it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -114,7 +114,7 @@ struct Question {
 ///
 /// On 2026-07-28, this function runs again from the top after each question. The open questions are therefore read in
 /// a step. On replay, this step returns the same questions, even if the task has changed since then. An answer is also
-/// delivered in a step. All other reads of the task do not affect which questions are asked, so their results can
+/// delivered in a step. No other read of the task affects which questions are asked. So the results of these reads can
 /// change on replay.
 async fn task_result(ctx: &Ctx, Wanted { id, wait }: Wanted) -> Result<ToolOutput> {
     let caller = Caller::of(ctx)?;
@@ -209,8 +209,8 @@ impl Caller<'_> {
         Ok(asked.map(|(wire, request)| Question::new(wire, request)).collect())
     }
 
-    /// Removes the channels that the client of this call does not have. This client can be another one than the client
-    /// that started the run.
+    /// Removes the channels that the client of this call does not have. The client that started the run can be a
+    /// different client.
     pub(super) fn narrow(&self, view: &mut TaskView) {
         let reached = &self.ctx.run.client;
         let Channels { app, page, client } = view.channels;
@@ -253,7 +253,8 @@ impl Question {
     }
 }
 
-/// Asks the user through the client of this call. Returns `None` without a valid answer. The question then stays open.
+/// Asks the user through the client of this call. If the client returns no valid answer, returns `None`, and the
+/// question stays open.
 async fn ask(ctx: &Ctx, question: &Question) -> Result<Option<Value>> {
     let form = ctx.elicit_value(&question.key, question.message.as_str(), question.schema.clone());
     let form = match &question.context {

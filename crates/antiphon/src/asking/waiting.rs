@@ -24,7 +24,8 @@ const MAX_BYTES: usize = 2 * 1024;
 /// used.
 const SIZES: [(usize, bool); 5] = [(300, true), (300, false), (150, false), (50, false), (0, false)];
 
-/// The age of a run, in seconds, from which a model should wait before it asks for the result again.
+/// An age in seconds. From this age of the run on, the text tells the model to wait before it asks for the result
+/// again.
 const OLD: u64 = 30;
 
 impl Asking {
@@ -211,7 +212,7 @@ fn working(view: &TaskView, call: &str, chars: usize) -> String {
     text
 }
 
-/// Returns text from outside between random marks. The text cannot contain these marks.
+/// Encloses `text` in random marks, because it comes from outside. The author of the text cannot guess the marks.
 fn marked(text: &str, chars: usize) -> String {
     let mark = &random_id()[..6];
     format!("<data-{mark}>{}</data-{mark}>", clean(text, chars))

@@ -15,8 +15,8 @@ use crate::{
     url_elicitation::{Channel, KEY_META},
 };
 
-/// A question to the client. The tool's call creates the question and its key. The first poll registers the question
-/// with the replay machine.
+/// A question to the client. When the tool calls a method of the context, this method creates the question and its key.
+/// The first poll registers the question with the replay machine.
 #[derive(Debug)]
 pub(super) struct Ask<'a> {
     ctx: &'a Ctx,
@@ -57,15 +57,16 @@ impl<'a> Ask<'a> {
         self.first = self.key.clone();
     }
 
-    /// Prepares the same question under a new question key. A question key that has an answer is never asked again.
+    /// Prepares the same question under a new question key. A new key is necessary, because the server never asks twice
+    /// with a key that has an answer.
     pub(super) fn again(&mut self, attempt: u32) {
         self.key = self.first.attempt(attempt);
         self.op = None;
         self.done = false;
     }
 
-    /// Returns the channel through which the user answered this question. Counts the user's answer in the metrics,
-    /// unless the run replays the answer.
+    /// Returns the channel through which the user answered this question. Counts the user's answer in the metrics, but
+    /// not on replay.
     pub(super) fn answered(&self, answer: &Value) -> Channel {
         let channel = Channel::of(answer);
         let run = &self.ctx.run;

@@ -114,8 +114,9 @@ impl Budget {
         Ok(())
     }
 
-    /// Creates a counter of the questions in a loop. `parent` counts these questions too. The loop stores the
-    /// counter's value with the loop's state, because the journal does not keep the entries of earlier iterations.
+    /// Creates a counter of the questions in a loop. `parent` counts these questions too. The loop stores this counter
+    /// with its state. Otherwise the count would be lost, because the journal does not keep the entries of earlier
+    /// iterations.
     pub(super) fn of_loop(parent: Arc<Self>) -> Arc<Self> {
         let (left, spent, asks) = (AtomicU32::new(u32::MAX), AtomicU32::new(0), AtomicU32::new(u32::MAX));
         Arc::new(Self { left, spent, asks, parent: Some(parent) })

@@ -42,8 +42,8 @@ use crate::{
 /// notifications.
 ///
 /// A tool receives the context by reference and cannot use the context after the run. The server records the result of
-/// every question and step. So the server can drop the tool's function while the function waits for an answer. Later,
-/// any replica can resume the run: the replica calls the function again from the top with the recorded results.
+/// every question and step. So while the function waits for an answer, the server can drop it. Later, any replica can
+/// resume the run: the replica calls the function again from the top with the recorded results.
 ///
 /// The same function therefore works on both protocol revisions. On MCP 2025-11-25, a server can send a question and
 /// wait for the answer. On MCP 2026-07-28, a server can only return the question as a result.

@@ -134,7 +134,8 @@ pub struct Step<'a, F, Fut> {
     body: Option<F>,
     running: Option<Pin<Box<Fut>>>,
     told: Spanned,
-    /// Whether dropping the step needs no notification to the replay machine.
+    /// Whether the step is not in progress at the replay machine. If true, dropping the step does not notify the
+    /// machine.
     left: bool,
 }
 
@@ -261,7 +262,8 @@ pub(super) fn recorded<T: DeserializeOwned>(outcome: Outcome) -> Result<T> {
     }
 }
 
-/// The body is moved out before it runs, and the future of the body is boxed, so no field of a step is pinned.
+/// A step is `Unpin`, because it pins none of its fields. The body is moved out before it runs, and its future is
+/// boxed.
 impl<F, Fut> Unpin for Step<'_, F, Fut> {}
 
 impl<F, Fut> Drop for Step<'_, F, Fut> {

@@ -1,5 +1,5 @@
-//! A deadline that a run can replay. The journal records the time of the deadline as a step, and whether the deadline
-//! has passed as another step.
+//! A deadline that a run can replay. The journal records two steps: the time of the deadline, and later whether the
+//! deadline has passed.
 
 use std::{
     task::{Context, Poll},

@@ -1,4 +1,4 @@
-//! A record in the store that one replica owns while it sends heartbeats.
+//! Claims: records in the store. A claim belongs to one replica as long as this replica sends heartbeats.
 
 use std::time::{Duration, Instant};
 
@@ -101,8 +101,8 @@ impl Held<'_> {
         }
     }
 
-    /// Stores the final value. Returns `false` if another process has taken the claim, and `over` does not allow
-    /// overwriting the value of that process.
+    /// Stores the final value. If another process has taken the claim, `over` decides whether to overwrite its value.
+    /// Returns `false` if the final value was not stored.
     pub(crate) async fn settle(
         &self,
         value: Bytes,

@@ -27,14 +27,14 @@ pub(crate) const KINDS: [&str; 9] =
 pub(crate) const TASKS: &str = "tasks/";
 /// The name prefix of records that contain the enabled groups of tools of a principal.
 pub(crate) const GROUPS: &str = "groups/";
-/// The name prefix of records that list the tasks that wait for users.
+/// The name prefix of the list of tasks that wait for users.
 pub(crate) const WAITS: &str = "waits/";
 
 /// The maximum number of expired records that are removed in one call.
 const BULK: usize = 1000;
 
-/// Removes all expired records under `prefix`, unless the server stops first. Other records must not depend on these
-/// records.
+/// Removes all expired records under `prefix`, or stops early if the server stops. Use it only for records on which no
+/// other records depend.
 pub(crate) async fn remove_all(
     store: &dyn Store,
     prefix: &str,

@@ -2,8 +2,8 @@ use std::ops::ControlFlow;
 
 use super::{Boxed, Error, ErrorKind};
 
-/// Searches `slot` for an [`Error`]. See [`FindInside`](super::FindInside). `slot` is `None` if the error has another
-/// type.
+/// Searches `slot` for an [`Error`]. See [`FindInside`](super::FindInside). If the error has another type, `slot` is
+/// `None`.
 pub(super) fn find<R>(
     slot: Option<&mut Option<R>>,
     look: impl FnOnce(&R) -> Option<&Boxed>,

@@ -383,14 +383,14 @@ impl<E: Into<Box<dyn StdError + Send + Sync>> + 'static> From<E> for Error {
     }
 }
 
-/// Searches for an [`Error`] inside an error of another crate. The parameter is an `Option` with this error. The
-/// function breaks if it finds an error whose kind must be kept. The text around that error is lost. Otherwise, the
-/// function continues. The value is then whether it has found a terminal error of the kind [`ErrorKind::Tool`],
-/// because the new error contains the complete text.
+/// Searches for an [`Error`] inside an error of another crate. The parameter is an `Option` with the error of the other
+/// crate. If the kind of the inner error must be kept, the function returns `Break` with the inner error. The text
+/// around the inner error is then lost. Otherwise, the function returns `Continue`. The value of `Continue` is `true`
+/// if the inner error is a terminal error of the kind [`ErrorKind::Tool`].
 type FindInside = fn(&mut dyn Any) -> ControlFlow<Error, bool>;
 
-/// Functions for the error types of other crates that can contain an [`Error`]. When such an error is boxed, the type
-/// and the kind of the inner error are lost.
+/// One function for each error type of another crate that can contain an [`Error`]. When an error of such a type is
+/// boxed, the type and the kind of the inner [`Error`] are lost.
 const WRAPPERS: &[FindInside] = &[
     #[cfg(feature = "anyhow")]
     anyhow_error::find,

@@ -50,7 +50,8 @@ impl Limiter {
         }
     }
 
-    /// Admits a request that the server answers immediately. Only the rate limit of the caller applies.
+    /// Admits a request that the server answers immediately. The rate limit of the caller is the only limit for such a
+    /// request.
     pub(crate) fn pass(&self, limits: &Limits, principal: Option<&str>) -> Result<(), Refused> {
         let passed = self.principals.tick(principal.unwrap_or_default(), &limits.principal);
         passed.map_err(|over| Refused::over(over, Whose::Principal))
@@ -129,7 +130,7 @@ impl Admission {
         self.slot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Marks the call as waiting for users. This frees the call's slot for another call. If too many calls wait, the
+    /// Marks the call as waiting for users, so that another call can use its slot. If too many calls already wait, the
     /// call keeps its slot.
     pub(crate) fn rest(&self) {
         let mut slot = self.slot();
@@ -311,7 +312,8 @@ impl Meter {
         }
     }
 
-    /// Takes `count` units, even if fewer units are available. Later requests then wait longer.
+    /// Takes `count` units. If fewer units are available, later requests wait until the missing units are available
+    /// again.
     fn spend(&mut self, rate: Rate, count: u64, now: Instant) {
         self.full = Some(now + (self.missing(now) + rate.time(count)));
     }

@@ -25,11 +25,11 @@ pub(crate) struct Refused {
     message: String,
     limit: &'static str,
     retry_after: Duration,
-    /// Whether the caller exceeded the caller's own quota. If not, a limit of the server was exceeded.
+    /// Whether the caller has used up its own quota. If false, the request exceeded a limit of the server.
     own: bool,
 }
 
-/// The time to wait, if the server cannot compute it.
+/// The retry advice for limits for which the server cannot compute a time.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl Refused {

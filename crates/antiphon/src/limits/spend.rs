@@ -20,8 +20,8 @@ const SWEEP_THRESHOLD: usize = 1024;
 /// used accounts are removed. Without this limit, accounts without a window would never be removed.
 const MOST: usize = 65_536;
 
-/// How often a change of an account is attempted if other replicas change the same account. The next constant is the
-/// longest pause between two attempts.
+/// The maximum number of attempts to change an account while other replicas change the same account. The next constant
+/// is the longest pause between two attempts.
 const TRIES: u32 = 64;
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
@@ -123,8 +123,8 @@ impl Spend {
 
     /// Sends a request to the model, within the caller's budget.
     ///
-    /// The cost of a request is known only at the end of the request. So the model still answers a request that
-    /// exceeds the budget, and the requests that run at the same time.
+    /// The cost of a request is known only after the request. So one request can exceed the budget and still gets a
+    /// reply. The same is true for requests that run at the same time.
     pub(crate) async fn within(
         &self,
         principal: Option<&str>,

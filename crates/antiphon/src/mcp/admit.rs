@@ -48,7 +48,7 @@ pub(super) async fn enter_completion(
     place.map_err(|refused| refusal(service, &refused, extensions))
 }
 
-/// Counts a call that becomes a task immediately. From then on, the limits of tasks apply to the run.
+/// Counts a call whose run is a task from the beginning. After that, the limits of tasks apply to the run.
 pub(super) async fn count(
     service: &Service,
     tool: &Tool,

@@ -56,15 +56,15 @@ use crate::{
 
 /// The handler for one connection, or for one request without a connection.
 ///
-/// Outside of sessions, every request creates a handler. So a handler is cheap until a session begins. The SDK moves
-/// the future of a request before the future runs, so large parts of it are boxed.
+/// Outside of sessions, each request creates its own handler. So creating a handler must be cheap. The SDK moves the
+/// future of a request before the future runs. So large parts of this future are boxed.
 pub(crate) struct Handler {
     pub(super) service: Arc<Service>,
     session: OnceLock<Session>,
     session_idle: Option<Duration>,
     /// The connection that the handler serves, if it belongs to one client.
     connection: Option<Connection>,
-    /// The change notifications of subscriptions that the SDK is about to acknowledge.
+    /// The change notifications for new subscriptions. The SDK is about to acknowledge these subscriptions.
     acknowledging: Mutex<VecDeque<Receiver<ChangeNotice>>>,
 }
 
@@ -74,7 +74,7 @@ const MAX_URI: usize = 8 * 1024;
 /// The time limit of a completion, if the tool timeout is longer. A user waits for the completion while typing.
 const COMPLETION: Duration = Duration::from_secs(30);
 
-/// The maximum number of subscriptions that can be acknowledged at the same time.
+/// The maximum number of subscriptions that wait for their acknowledgement at the same time.
 const ACKNOWLEDGING: usize = 64;
 
 impl Handler {
@@ -625,8 +625,8 @@ impl Handler {
             .with_connection(self.connection.clone())
     }
 
-    /// Returns `answer` unchanged. If `answer` is an error that asks the user to visit web pages, this method records
-    /// the elicitations. The session is then notified when the user has finished on these pages.
+    /// Returns `answer` unchanged. If `answer` is an error that asks the user to visit web pages, the session first
+    /// records these elicitations. The client can then be notified when the user has finished on a page.
     async fn with_pages<T>(&self, answer: Result<T, ErrorData>) -> Result<T, ErrorData> {
         if let (Err(error), Some(session)) = (&answer, self.session.get())
             && let Some(data) = &error.data
@@ -654,9 +654,8 @@ impl Handler {
         }
     }
 
-    /// Returns the settings for a call of `tool` that describe how questions reach the user, and when a long call
-    /// returns. Returns `None` if the server does not use other channels for questions, or if the tool's runs cannot
-    /// become tasks.
+    /// Returns the settings for questions in a call of `tool`, and the time after which a long call returns. Returns
+    /// `None` if the server has no channels except the client, or if runs of the tool cannot become tasks.
     fn ask_options(&self, tool: &crate::tool::Tool, client: &Client) -> Option<AskOptions> {
         let asking = self.service.asking.as_ref()?;
         if tool.tasks == TaskPolicy::Never {
@@ -722,8 +721,8 @@ fn missing(what: &str, name: &str, is_resumed: bool) -> ErrorData {
     ErrorData::invalid_params(message, None)
 }
 
-/// Returns the error for a question of a prompt or resource that the user could only answer later. Only tools can have
-/// such questions, because `task_result` returns the results of tools.
+/// Returns the error for a question of a prompt or resource that would have to wait for the user. Only tools can ask
+/// such questions, because `task_result` returns results of tools only.
 fn unasked() -> ErrorData {
     ErrorData::internal_error("a question of a prompt or a resource cannot wait for an answer", None)
 }
@@ -732,7 +731,7 @@ fn is_rounds(context: &RequestContext<RoleServer>) -> bool {
     crate::run::client::revision(context) == Revision::Rounds
 }
 
-/// Returns the error of the transport, which has rejected a request before the SDK parsed it.
+/// Returns the error for a request that the transport rejected before the SDK parsed it.
 fn rejected(request: &CustomRequest) -> ErrorData {
     let error = request.params.clone().and_then(|params| serde_json::from_value(params).ok());
     error.unwrap_or_else(|| ErrorData::invalid_request("the transport rejected the request", None))

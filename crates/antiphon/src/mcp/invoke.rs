@@ -55,7 +55,7 @@ pub(super) struct Call<'a> {
 pub(super) enum Reply<T> {
     Done(Result<T>, Revision, Option<Value>),
     InputRequired(InputRequiredResult),
-    /// The run waits for its user, who answers through another channel. The run then continues as a task.
+    /// The run waits for an answer through another channel than the client. The run continues as a task.
     Waits(Box<TaskView>),
 }
 
@@ -145,8 +145,8 @@ pub(super) async fn admit(
 /// Starts or resumes the run of a request. Returns the run, and the binding of its sealed states. The binding is
 /// computed only when it is needed, because most calls have no sealed state.
 ///
-/// `invalid` is the error if the arguments are not valid. It is returned after the sealed state of the request is
-/// decrypted, but before the run counts as started.
+/// `invalid` is the error if the arguments are not valid. This function returns the error after it has decrypted the
+/// sealed state of the request, but before it counts the run as started.
 ///
 /// # Errors
 ///
@@ -199,16 +199,16 @@ fn machine(journal: Option<Journal>, responses: Option<InputResponses>, ask: Ask
     })
 }
 
-/// Returns the name under which the server remembers that a client does not respond to questions. For unauthenticated
-/// callers over streamable HTTP, returns `None`. Otherwise, one of these callers could change how the server asks the
-/// others.
+/// Returns a name for the client. Under this name, the server remembers that the client does not show questions.
+/// Returns `None` for unauthenticated callers over streamable HTTP, because one of them could otherwise affect the
+/// questions to the others.
 fn client_key(client: &Client, principal: Option<&str>) -> Option<String> {
     let (kind, user) = client.user(principal)?;
     Some(digest(&[kind, user, &client.program().unwrap_or_default()]))
 }
 
-/// Removes answers that do not come from a user: empty answers that arrive faster than a user could answer. Returns
-/// whether there were such answers.
+/// Removes empty answers that arrived faster than a user could answer. The client itself created such answers. Returns
+/// whether any answers were removed.
 fn drop_quick(
     service: &Service,
     ask: AskOptions,
@@ -234,7 +234,7 @@ fn drop_quick(
 const FIELDS: &str = "fields";
 const NO_FIELDS: &str = "none";
 
-/// Returns the name under which the server remembers when a form was sent.
+/// Returns a name for a form. Under this name, the server remembers when it sent the form.
 fn asked_key(journal: &Journal, key: &str, kind: &str) -> String {
     format!("{}/{}/{kind}/{key}", journal.run, journal.round)
 }
@@ -251,12 +251,12 @@ fn remember_forms(run: &Run, journal: &Journal, requests: &[(String, Value)]) {
     }
 }
 
-/// Returns whether the run waits only for questions that the user answers through another channel.
+/// Returns whether the user must answer all open questions of the run through channels other than the client.
 pub(super) fn waits_elsewhere(run: &Run, suspension: &Suspension) -> bool {
     !suspension.asks.is_empty() && suspension.asks.values().all(|request| run.is_asked_elsewhere(request))
 }
 
-/// Stores a run whose user answers through another channel. The run then continues as a task.
+/// Stores a run that waits for an answer through another channel than the client. The run continues as a task.
 pub(super) async fn wait_elsewhere(
     service: &Service,
     run: &Run,

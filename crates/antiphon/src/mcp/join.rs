@@ -5,8 +5,8 @@ use antiphon_replay::canonical;
 use super::Client;
 use crate::{base::digest, mcp::Service, run::AskOptions, task::NewTask};
 
-/// Returns a name for a call. If the same caller repeats the same call in the same session, the name is the same.
-/// Returns `None` if the run of the call cannot wait for its user, or if a repeated call must not join the run.
+/// Returns a name for a call. The name is the same if the same caller repeats the same call in the same session.
+/// Returns `None` if the run cannot wait for its user, or if repeated calls must not join it.
 pub(super) fn call_name(
     service: &Service,
     client: &Client,

@@ -192,7 +192,7 @@ async fn dispatch(
     }
 }
 
-/// Returns the original call with a `task`, with the changes that the layers have made.
+/// Returns the original `tools/call` request with its `task`. Its parameters contain the changes of the layers.
 fn as_task(mut request: CustomRequest, params: CallToolRequestParams) -> CustomRequest {
     if let Some(Value::Object(sent)) = &mut request.params {
         sent.insert("name".into(), params.name.into_owned().into());

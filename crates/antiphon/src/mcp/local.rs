@@ -16,7 +16,7 @@ use crate::{
     tool::{ToolCall, ToolOutput, ToolResult},
 };
 
-/// Runs a tool without a client. This function is not `async`, so that programs with a server do not compile the
+/// Runs a tool without a client. This function is not `async`. Otherwise, each program with a server would compile the
 /// future again.
 pub(crate) fn call(service: &Arc<Service>, call: ToolCall) -> BoxFuture<'_, ToolResult> {
     Box::pin(execute(service, call))

@@ -267,7 +267,7 @@ impl fmt::Debug for Request {
     }
 }
 
-/// The error type of a layer's service, if it is not [`ErrorData`].
+/// The boxed error of a layer's service. It can be an [`ErrorData`] or any other error.
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 pub(super) type Reply = BoxFuture<'static, Result<Response, ErrorData>>;
@@ -309,7 +309,7 @@ impl Next {
     ///
     /// # Errors
     ///
-    /// Returns the MCP error with which the next service answered the request.
+    /// Returns the MCP error of the next service, if this service rejected the request.
     pub async fn run(mut self, request: Request) -> Result<Response, ErrorData> {
         poll_fn(|cx| self.0.poll_ready(cx)).await?;
         self.0.call(request).await

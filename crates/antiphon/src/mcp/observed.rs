@@ -62,8 +62,8 @@ impl Observed {
         self.told_of(method, &What::default(), context, work, |_| None)
     }
 
-    /// Records a request. The returned future is boxed. Otherwise, the SDK's future of a request would be as large as
-    /// the future of the largest method. The SDK moves this future several times before it starts.
+    /// Records a request. The returned future is boxed, because the SDK moves the future of a request several times
+    /// before it starts. Without the box, each of these futures would be as large as the future of the largest method.
     fn told_of<'a, T, F>(
         &'a self,
         method: &'static str,
@@ -327,8 +327,8 @@ fn complete(response: &CallToolResponse) -> Option<&CallToolResult> {
 
 type Header<'a> = Option<(&'a str, Option<&'a str>)>;
 
-/// Returns whether a request used HTTP, and the trace context from its HTTP headers. If the message itself contains a
-/// trace context, that trace context has priority.
+/// Returns whether a request used HTTP, and the trace context of its HTTP headers. A trace context in the message
+/// itself has priority over the headers.
 fn header(context: &RequestContext<RoleServer>) -> (bool, Header<'_>) {
     let Some(parts) = context.extensions.get::<http::request::Parts>() else { return (false, None) };
     let text = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok());

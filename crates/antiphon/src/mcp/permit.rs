@@ -78,9 +78,9 @@ impl Handler {
         })
     }
 
-    /// Returns the tool with this name. Returns `None` if the request cannot see such a tool. In that case, this
-    /// method also counts the request. `resumes` returns whether the request resumes a run of a tool. A resumed run
-    /// continues even if the group of its tool is disabled.
+    /// Returns the tool with this name. If the request cannot see such a tool, this method counts the request and
+    /// returns `None`. `resumes` returns whether the request resumes a run of a tool. A resumed run continues even if
+    /// the group of its tool is disabled.
     ///
     /// # Errors
     ///
@@ -157,14 +157,14 @@ impl Handler {
         Viewer { service: &self.service, context, info: OnceLock::new() }
     }
 
-    /// Returns whether the URI belongs to a resource or a template, but the request cannot see any of them.
+    /// Returns whether resources or templates have this URI, but the request can see none of them.
     pub(super) fn hides_resource(&self, uri: &str, context: &RequestContext<RoleServer>) -> bool {
         let registry = self.service.registry();
         let exists = registry.resource(uri).is_some() || registry.template(uri, |_| true).is_some();
         exists && !self.sees_resource(uri, context)
     }
 
-    /// Returns whether a resource or a template has this URI, and the request can see one of them.
+    /// Returns whether the request can see at least one resource or template with this URI.
     pub(super) fn sees_resource(&self, uri: &str, context: &RequestContext<RoleServer>) -> bool {
         let (registry, viewer) = (self.service.registry(), self.viewer(context));
         registry.resource(uri).is_some_and(|resource| viewer.sees_resource(resource))
@@ -214,7 +214,8 @@ impl Handler {
 pub(super) struct Viewer<'a> {
     service: &'a Service,
     context: &'a RequestContext<RoleServer>,
-    /// This value is created for the first item that has a condition, because most items have no condition.
+    /// The caller and the client of the request. This value is created only when an item has a condition, because most
+    /// items have none.
     info: OnceLock<RequestInfo<'a>>,
 }
 
@@ -244,9 +245,9 @@ impl Viewer<'_> {
     }
 }
 
-/// Returns whether the client can see a tool. If a tool is only for MCP Apps, its results are not for models, so
-/// clients that have not declared the apps extension cannot see it. Clients that do not receive waiting results cannot
-/// see the tools for these results.
+/// Returns whether the client can see a tool. A tool can be only for MCP Apps. Its results are not for models, so only
+/// clients that have declared the apps extension see it. Clients that do not receive waiting results do not see the
+/// tools for these results.
 fn is_visible(tool: &Tool, context: &RequestContext<RoleServer>) -> bool {
     let shows_apps = || shows_apps(context);
     // The tasks of 2025-11-25 are not an extension. A client of this revision can call a tool without a task.

@@ -27,9 +27,9 @@ use crate::{
     tool::{Tool, ToolOutput},
 };
 
-/// Calls `tool`. Returns the tool's result or questions. If the call takes too long, a client that supports tasks
-/// receives a task. Any other client receives a result that tells the model how to read the actual result later.
-/// `arguments` were taken out of `request`.
+/// Calls `tool`, and returns its result or its questions. If the call takes too long, a client that supports tasks
+/// receives a task. Any other client receives a waiting result, which tells the model how to read the actual result
+/// later. `arguments` are the arguments that the caller removed from `request`.
 pub(super) async fn call(
     service: &Arc<Service>,
     tasks: &Arc<Tasks>,
@@ -255,8 +255,8 @@ async fn asked(
     }
 }
 
-/// Completes when the caller cancels the call. After the run has become a task, this function never completes, because
-/// the caller can only cancel the task.
+/// Completes when the caller cancels the call. If the run has become a task, this function never completes. The caller
+/// can then cancel the task, but not the call.
 async fn cancelled(run: &Run, promotion: &Promotion) {
     run.client.cancelled().cancelled().await;
     // The request also ends when the client receives the task. At that time, the run may not have the information yet

@@ -50,8 +50,8 @@ pub(crate) struct SharedSettings {
     /// This replica's part of the session, if replicas share sessions. The reference is weak, because the session part
     /// owns this value.
     part: Option<Weak<dyn SharedSession>>,
-    /// The requests that have sent a form to the client, by request ID. The value is the name under which the server
-    /// remembers the client.
+    /// The requests during which the server sent a form to the client, by request ID. The value is the name of the
+    /// client in the server's memory.
     forms: Arc<Mutex<HashMap<String, String>>>,
     /// The name of the session. The name is the same on all replicas.
     name: Arc<str>,
@@ -132,8 +132,7 @@ impl Session {
         &self.shared
     }
 
-    /// Returns the name of the client if the client has cancelled a request because its user did not answer a form in
-    /// time.
+    /// Returns the name of the client, if it cancelled a request because the user did not answer a form in time.
     pub(super) fn gave_up(&self, cancelled: &CancelledNotificationParam) -> Option<String> {
         let client = lock(&self.shared.forms).remove(&cancelled.request_id.as_ref()?.to_string())?;
         // If the user stopped the call, the client may have shown the form. So only timeouts count.
@@ -194,8 +193,8 @@ impl SharedSettings {
     /// Records that the URL elicitation `id` is sent in this session. Call this method before you send the
     /// elicitation.
     ///
-    /// If this method fails, it only logs the failure, because the user can visit the web page without the
-    /// notification.
+    /// If the record cannot be stored, this method logs the failure and returns. The user can visit the web page even
+    /// if the notification is then missing.
     async fn remember(&self, id: &str) {
         if id.len() > MAX_ELICITATION_ID {
             tracing::warn!(
@@ -284,8 +283,8 @@ async fn forward(
     }
 }
 
-/// Notifies a 2026-07-28 client of a change. The SDK drops changes that the client has not subscribed to. `name` is
-/// the name of the client's principal, which decides about changes for one principal.
+/// Notifies a 2026-07-28 client of a change. The SDK drops changes to which the client has not subscribed. `name` is
+/// the name of the client's principal. A change for one principal is sent only to the clients of this principal.
 pub(super) async fn tell(context: &SubscriptionContext, change: Change, name: Option<&str>) {
     let sink = context.sink();
     let _ = match change {

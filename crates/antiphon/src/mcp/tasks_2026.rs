@@ -115,8 +115,8 @@ pub(super) fn new(
     }
 }
 
-/// Returns the error for a task that does not exist, or that belongs to another caller. The error is the same, so that
-/// the caller cannot distinguish these cases.
+/// Returns the error for an unknown task. A task of another caller has the same error, so the caller cannot distinguish
+/// the two cases.
 pub(super) fn unknown() -> ErrorData {
     ErrorData::invalid_params("there is no such task: its ID is wrong, or it has expired", None)
 }

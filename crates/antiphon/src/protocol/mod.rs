@@ -47,7 +47,7 @@ pub enum Level {
     Emergency,
 }
 
-/// Creates the notification that tells a client that the user has finished on a web page.
+/// Creates the notification for a client whose user has finished on a web page.
 pub(crate) fn elicitation_complete(id: &str, extensions: Extensions) -> ServerNotification {
     let params = Some(json!({"elicitationId": id}));
     let method = ELICITATION_COMPLETE.to_owned();

@@ -61,7 +61,7 @@ struct PageOf {
     filter: Option<Vec<Filter>>,
 }
 
-/// One sort criterion, as older callers send it, or several sort criteria.
+/// One sort criterion, or a list of sort criteria. Older callers send only one sort criterion, without a list.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Sorts {

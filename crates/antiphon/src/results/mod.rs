@@ -94,7 +94,7 @@ impl Results {
     }
 
     /// Records a result set as the newest result set of the caller. If the server cannot distinguish the caller from
-    /// others, does nothing.
+    /// others, this function does nothing.
     async fn set_newest(&self, ctx: &Ctx, id: &str) -> crate::Result<(), DualResponseError> {
         if !is_known(ctx) {
             return Ok(());

@@ -118,7 +118,7 @@ fn sources(results: &Results, ask: &Ask) -> Result<Vec<(String, String)>, String
     Ok(sources)
 }
 
-/// Returns an error with which the model can correct its query.
+/// Returns an error that helps the model to correct its query.
 async fn told(
     results: &Results,
     access: &Access,

@@ -52,7 +52,7 @@ fn entries() -> Rows {
 struct Ledger;
 
 fn cannot<T>() -> Outcome<T> {
-    Err(DualResponseError::Unsupported("a ledger is not for that".into()))
+    Err(DualResponseError::Unsupported("this store only records calls".into()))
 }
 
 #[async_trait]
@@ -173,8 +173,8 @@ async fn run(server: &Server, arguments: &Value) -> (ToolOutput, Journal) {
     }
 }
 
-/// A replica can stop between the query and the response. The next replica has the journal, and the client can send
-/// the same state several times.
+/// Tests a replica that stops between the query and the response. The next replica has the journal, and the client can
+/// send the same state several times.
 #[tokio::test]
 async fn query_that_is_run_again_makes_no_second_set() {
     let (server, set, made) = serve().await;

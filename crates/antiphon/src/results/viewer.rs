@@ -31,8 +31,8 @@ const LEGACY_META: &str = "ui/resourceUri";
 /// Returns the URI of the viewer, which is an MCP resource. The URI consists of [`RESULT_VIEWER`] and the first 16
 /// hexadecimal digits of the web page's SHA-256 digest.
 ///
-/// Hosts cache web pages by URI. So each version of the web page has a different URI. A server also serves its own
-/// version at the URIs of other versions, because replicas have different versions during an upgrade.
+/// Hosts cache web pages by URI. So each version of the web page has a different URI. During an upgrade, replicas have
+/// different versions. So a server accepts the URIs of other versions too, and serves its own version at these URIs.
 pub fn result_viewer() -> &'static str {
     static URI: LazyLock<String> =
         LazyLock::new(|| format!("{RESULT_VIEWER}/{}", &sha256(VIEWER.as_bytes())[..16]));
@@ -43,9 +43,8 @@ impl Tool {
     /// Shows the tool's result sets in the viewer, in hosts that support MCP Apps. The server must have the viewer: see
     /// [`ServerBuilder::with_result_tools`](crate::ServerBuilder::with_result_tools).
     ///
-    /// If the client supports MCP Apps, the tool's results contain no `resource_link` blocks, because some hosts do
-    /// not forward a result with such a block to the viewer. The text and the structured content still identify the
-    /// result set.
+    /// If the client supports MCP Apps, the tool's results contain no `resource_link` blocks. Some hosts do not forward
+    /// a result with such a block to the viewer. The text and the structured content still identify the result set.
     #[must_use]
     pub fn with_result_viewer(mut self) -> Self {
         let mut ui = ui(&self).cloned().unwrap_or_default();

@@ -1,8 +1,8 @@
-//! Pending questions. This module sends them to a client in a session, or to a provider.
+//! Sends pending questions to a client in a session, or to a provider.
 //!
 //! A sampling request goes to the client's model or to the model of a provider. The sampling policy decides which
 //! model is asked first. By default, the provider is asked if the client has no model, refuses or fails. The provider
-//! is also asked if the remaining rounds are reserved for questions that only a user can answer. The journal contains
+//! is also asked if few rounds are left, because these rounds are reserved for questions to users. The journal contains
 //! the reply, so a replay does not choose a model again.
 
 use std::{
@@ -85,8 +85,7 @@ enum FallbackReason {
     Capability(Capability),
     /// The client refused or failed.
     Failed,
-    /// The client did not answer the question. In a round, this is the only way in which a client can refuse a
-    /// question.
+    /// The client did not answer the question. In a round, a client has no other way to refuse a question.
     Unanswered,
     /// The run has few rounds left with this client.
     Rounds,
@@ -112,7 +111,7 @@ impl fmt::Display for FallbackReason {
 enum Route {
     Client,
     Provider(Arc<dyn Model>, FallbackReason),
-    /// Neither the client nor a provider can be asked.
+    /// Neither the client nor a provider can be asked. The client lacks this capability.
     Nobody(Capability),
     /// The client cannot be asked, but the user can answer through another channel.
     Elsewhere,
@@ -125,7 +124,8 @@ enum Route {
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 struct Situation<'a> {
     client: &'a Client,
-    /// The number of rounds that are left. The next field is whether other questions need this round in any case.
+    /// The number of rounds that are left. The next field is true if this round is necessary anyway, for other
+    /// questions.
     rounds_left: u32,
     round_is_made: bool,
     /// Whether the client received the question in the previous round and did not answer it.
@@ -140,7 +140,7 @@ struct Situation<'a> {
     gone: bool,
     /// Whether the client answers questions without showing them to the user.
     unresponsive: bool,
-    /// Whether a form must fail if the client answers it without showing it to the user.
+    /// Whether a form fails if the client answers it without showing it to the user.
     checks_client: bool,
     /// Whether the question has reached its deadline without an answer.
     expired: bool,
@@ -248,7 +248,8 @@ fn is_sampling(request: &Value) -> bool {
     request["method"] == "sampling/createMessage"
 }
 
-/// The name of the notice that a provider is asked instead of the client. Each run sends this notice only once.
+/// The name of the log message that a provider is asked instead of the client. Each run sends this message at most
+/// once.
 const PROVIDER: &str = "provider";
 
 type Answer<'a> = Pin<Box<dyn Future<Output = Result<Value>> + Send + 'a>>;
@@ -269,7 +270,7 @@ pub(super) struct Asking<'a> {
     tried: BTreeMap<(Key, u64), Vec<(Answerer, Failure)>>,
     /// The number of pending questions that the user must answer through another channel.
     elsewhere: usize,
-    /// Whether the session has recorded that the client received a form of this call.
+    /// Whether the session has a record that the client has received a form of this call.
     watched: bool,
 }
 
@@ -284,7 +285,7 @@ struct Sent<'a> {
     form: Option<(Value, Instant)>,
 }
 
-/// The decision about one question. The decision is made while the state is locked.
+/// The decision about one question. It is made while the state is locked, and applied later.
 enum Decided {
     Ask(Answerer, Value, Option<(Arc<dyn Model>, FallbackReason)>),
     End(Outcome),
@@ -300,8 +301,8 @@ impl<'a> Asking<'a> {
         self.requests.values().any(|sent| sent.is_form)
     }
 
-    /// Returns whether all pending questions wait for another channel than the client. `asks` is the number of pending
-    /// questions.
+    /// Returns whether all pending questions wait for answers through other channels than the client. `asks` is the
+    /// number of pending questions.
     pub(super) fn only_elsewhere(&self, asks: usize) -> bool {
         asks > 0 && self.elsewhere == asks
     }

@@ -34,7 +34,7 @@ impl Claim {
         Ok(serde_json::to_vec(self)?.into())
     }
 
-    /// Reads the stored state. Returns `None` if the step was started but has not ended.
+    /// Parses the stored state. Returns `None` if the step is still in progress.
     fn settled(bytes: &Bytes) -> Option<Self> {
         serde_json::from_slice(bytes).ok().filter(|claim| !matches!(claim, Self::Begun(_)))
     }
@@ -49,8 +49,8 @@ const INLINE: usize = 64 * 1024;
 /// between these two writes, the outcome is unknown. A later attempt then returns `ErrorKind::Indeterminate`, and the
 /// step does not run again.
 ///
-/// In a task, the run's record also contains the claim, as long as this record exists. The claim in the store expires
-/// at the same time as a `requestState`.
+/// In a task, the run's record also contains the claim. This second claim does not expire before the run's record. The
+/// claim in the store expires at the same time as a `requestState`.
 pub(crate) async fn at_most_once<T, F, Fut>(
     run: Arc<Run>,
     step: String,
@@ -185,7 +185,7 @@ async fn another_took<T: DeserializeOwned>(
 mod tests {
     use super::*;
 
-    /// Stored records of earlier versions. This version must be able to read them.
+    /// Records in the formats of earlier versions. This version must be able to read all of them.
     const STORED: [&str; 5] = [
         r#"{"begun":"9f3c"}"#,
         r#"{"done":null}"#,

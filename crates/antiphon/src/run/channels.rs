@@ -13,8 +13,8 @@ use serde_json::Value;
 pub(crate) use crate::url_elicitation::Channel;
 use crate::url_elicitation::RELAY_META;
 
-/// The channels through which users can answer questions of a run, except the forms that the client shows during a
-/// call.
+/// The channels through which users can answer questions of a run. A form that the client shows during a call is not
+/// one of these channels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Channels {
     /// The client shows MCP Apps, and the server has the app form.
@@ -39,8 +39,9 @@ impl Channels {
         Self { client: false, ..self }
     }
 
-    /// Returns whether the user can answer `request` through one of the channels. Every channel can carry a form. A
-    /// question to open a web page needs the app form or the answer page, and a link that they are allowed to show.
+    /// Returns whether the user can answer `request` through one of the channels. Every channel can show a form. Only
+    /// the app form and the answer page can show a question to open a web page. They must also be allowed to show its
+    /// link.
     pub(crate) fn carry(self, request: &Value) -> bool {
         (self.any() && is_form(request)) || (self.show_links() && is_link(request))
     }
@@ -109,9 +110,8 @@ fn checked_link(url: &str) -> Result<Link<'_>, &'static str> {
     Ok(Link { url, host: authority.as_str().to_ascii_lowercase() })
 }
 
-/// Returns whether `answer` contains no content: it declines or cancels the question, or it accepts a form without the
-/// values that the form asks for. If such an answer arrives faster than a user could answer, the client has not shown
-/// the question.
+/// Returns whether `answer` is empty: it declines or cancels the question, or it accepts a form but contains no values.
+/// If an empty answer arrives faster than a user could answer, the client has not shown the question.
 pub(crate) fn is_empty_answer(request: &Value, answer: &Value) -> bool {
     match answer["action"].as_str() {
         Some("decline" | "cancel") => true,
@@ -124,14 +124,14 @@ pub(crate) fn is_empty_answer(request: &Value, answer: &Value) -> bool {
     }
 }
 
-/// The settings for a call that describe how questions reach the user, and when a long call returns.
+/// The settings of a call for its questions, and the time after which a long call returns.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AskOptions {
     /// The channels in addition to the client itself.
     pub(crate) channels: Channels,
     /// Whether the model can relay answers, if the question allows it.
     pub(crate) relay: bool,
-    /// The shortest time in which a user could answer. If an empty answer arrives before, it comes from the client
+    /// The shortest time in which a user could answer. An empty answer that arrives earlier comes from the client
     /// itself.
     pub(crate) quick: Duration,
     /// How long a question stays open if the user must answer through another channel.
@@ -142,14 +142,14 @@ pub(crate) struct AskOptions {
     pub(crate) heartbeat: Option<Duration>,
     /// The maximum number of the caller's runs that can wait for users.
     pub(crate) max_waiting: Option<usize>,
-    /// Whether a question must fail if the client answers it without showing it to the user. The tool then returns
-    /// another channel to the model.
+    /// Whether a question fails if the client answers it without showing it to the user. The tool then tells the model
+    /// another way to reach the user.
     pub(crate) checks_client: bool,
 }
 
 impl AskOptions {
-    /// Returns whether answers that do not come from a user are ignored. This is the case if the user can answer
-    /// through another channel than the client.
+    /// Returns whether the server ignores answers that do not come from a user. The server does this if the user can
+    /// also answer through another channel than the client.
     pub(crate) fn watches_client(&self) -> bool {
         self.checks_client || self.channels.without_client().any()
     }
@@ -159,8 +159,8 @@ impl AskOptions {
 #[derive(Debug, Default)]
 pub(crate) struct Recent(Mutex<HashMap<String, Instant>>);
 
-/// If there are this many entries, old entries are removed. If no entry is old, all entries are removed, so that the
-/// memory is bounded.
+/// At this number of entries, old entries are removed. If no entry is old, all entries are removed. So the memory is
+/// bounded.
 const RECENT: usize = 4096;
 
 impl Recent {

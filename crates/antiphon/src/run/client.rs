@@ -33,8 +33,8 @@ use crate::{
 
 /// The session of a request. It remembers the elicitations and forms that were sent in the session.
 pub(crate) trait SessionMemory: Send + Sync + fmt::Debug {
-    /// Records that the URL elicitation `id` is sent in this session. The session can then receive the notification of
-    /// its completion. Call this method before you send the elicitation.
+    /// Records that the server sends the URL elicitation `id` in this session. The session can later receive the
+    /// notification of its completion. Call this method before you send the elicitation.
     fn elicited<'a>(&'a self, id: &'a str) -> Pending<'a, ()>;
 
     /// Records that the request `id` has sent a form to the client. `client` is the name under which the server
@@ -79,8 +79,8 @@ impl Connection {
         self.is_only
     }
 
-    /// Returns a name for the unauthenticated user of the connection. The names of two connections are different,
-    /// unless the process has only one user.
+    /// Returns a name for the unauthenticated user of the connection. Each connection has a different name. If the
+    /// process has only one user, all connections have the same name.
     pub(crate) fn user(&self) -> &str {
         if self.is_only { "" } else { &self.name }
     }
@@ -89,8 +89,8 @@ impl Connection {
 /// The origin of a request.
 #[derive(Debug)]
 enum Kind {
-    /// A client that waits for the response. The value is boxed, because it is the largest part of a client, and a
-    /// client is moved into its run.
+    /// A client that waits for the response. The request is boxed, because it is large and is moved together with the
+    /// client.
     Remote(Box<RequestContext<RoleServer>>),
     /// A task. No client is connected, but a client can request the result of the task later.
     Task { id: String, cancelled: CancellationToken, extensions: Extensions },
@@ -292,8 +292,8 @@ impl Client {
         Some(if self.is_sessionless() { Capability::Session } else { missing })
     }
 
-    /// Returns whether this is a 2025-11-25 request over HTTP without a session. The client would never receive
-    /// requests from the server, and its capabilities are unknown.
+    /// Returns whether this is a 2025-11-25 request over HTTP without a session. In this case, the
+    /// server does not know the client's capabilities, and cannot send requests to the client.
     fn is_sessionless(&self) -> bool {
         self.revision == Revision::Session && !self.is_of_task() && lacks_session(self.extensions())
     }
@@ -357,8 +357,8 @@ impl Client {
         }
     }
 
-    /// Sends a ping, so that the session does not become idle. If an HTTP session has no traffic, the server closes it
-    /// after its idle limit. The answer of a slow user would then arrive too late.
+    /// Sends a ping, so that the session does not become idle. The server closes an HTTP session that has no traffic
+    /// for its idle limit. Without pings, the answer of a slow user would arrive after that.
     ///
     /// Returns whether the client responded within the duration `within`. An error response counts as a response.
     pub(crate) async fn ping(&self, within: std::time::Duration) -> bool {
@@ -443,8 +443,8 @@ impl Drop for Withdraw {
     }
 }
 
-/// Returns the protocol revision of the request itself. It can differ from the revision of the connection. Over a
-/// plain stream, a 2026-07-28 client has no session state, but the SDK would still send requests to this client.
+/// Returns the protocol revision of the request itself. The revision of the connection can differ. For example, the SDK
+/// would send requests over a plain stream even to a 2026-07-28 client, which has no session.
 pub(crate) fn revision(context: &RequestContext<RoleServer>) -> Revision {
     Revision::of(context.protocol_version().as_ref().map(ProtocolVersion::as_str))
 }
@@ -481,7 +481,7 @@ fn guard(request: &Value, declared: &ClientCapabilities) -> Option<Capability> {
     needs(request).into_iter().find(|capability| !declares(declared, *capability))
 }
 
-/// Returns whether a client has declared a capability. Clients do not declare that they have a session.
+/// Returns whether a client has declared a capability. A session is not a declared capability.
 pub(crate) fn declares(declared: &ClientCapabilities, capability: Capability) -> bool {
     let (elicitation, sampling) = (declared.elicitation.as_ref(), declared.sampling.as_ref());
     match capability {

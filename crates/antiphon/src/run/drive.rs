@@ -39,7 +39,8 @@ pub(crate) enum Leg<T> {
     /// The function returned a value or an error. If the output is too large or does not match its schema, this counts
     /// as an error.
     Done(Result<T>),
-    /// The function waits. If no answer arrives, the run must continue at the time `due`, in milliseconds since 1970.
+    /// The function waits. If no answer arrives before the time `due`, the run must continue at this time. `due` is in
+    /// milliseconds since 1970.
     Waits { suspension: Suspension, due: Option<u64> },
     /// The run must stop on this replica, because its progress cannot be stored.
     Stopped(Stop),
@@ -52,7 +53,7 @@ pub(crate) struct Pace {
     pub(crate) grace: Duration,
     /// The maximum working time of the tool. The time in which the tool only waits for users does not count.
     pub(crate) limit: Option<Duration>,
-    /// The value of `limit` after the run has become a task, because the caller then no longer waits for the result.
+    /// Replaces `limit` when the run has become a task, because the caller then no longer waits for the result.
     pub(crate) task_limit: Option<Duration>,
     /// The interval of pings that keep an idle session open.
     pub(crate) keep_alive: Option<Duration>,
@@ -122,7 +123,8 @@ enum Driven<T> {
     Stopped(Stop),
 }
 
-/// The driver's waker. The reference count of the waker shows whether another holder can wake the driver.
+/// The driver's waker. Its reference count shows whether any other part of the program holds a clone that can wake the
+/// driver.
 #[derive(Debug)]
 struct Root {
     woken: AtomicBool,
@@ -185,7 +187,7 @@ impl Allowance {
 
 /// Runs `tool` until it returns, or until it only waits for answers.
 ///
-/// Most tools return immediately. This future is moved before it starts. So the parts that such tools do not use are
+/// This future is moved before it starts, so it must be small. The parts that are needed only when a tool waits are
 /// boxed.
 ///
 /// If the tool panics, the panic is converted into an error. The request then gets a response.
@@ -421,7 +423,7 @@ async fn promote(run: &Run) {
     }
 }
 
-/// Passes the next completed result to the tool. Without such a result, returns the state of the blocked tool.
+/// Passes the next completed result to the tool. If there is no completed result, returns why the tool is blocked.
 fn hand_over(run: &Run) -> std::result::Result<Option<Blocked>, Drift> {
     let wakers = {
         let mut state = run.state();
@@ -453,7 +455,7 @@ async fn flush(run: &Run) {
     }
 }
 
-/// Wakes the branches whose deadline has passed, because a combinator polls only children that were woken.
+/// Wakes the branches whose deadline has passed. Without a wake-up, a combinator would not poll them.
 fn wake_due(run: &Run) {
     let wakers: Vec<Waker> = {
         let mut state = run.state();

@@ -24,8 +24,8 @@ struct GroupRecord {
     groups: BTreeSet<String>,
 }
 
-/// Returns the name for a principal's groups. The groups are stored under this name, and changes are announced with
-/// it.
+/// Returns a name for the groups of a principal. The groups are stored under this name, and announcements of changes
+/// contain this name.
 pub(crate) fn principal_name(runtime: &Runtime, principal: &str) -> String {
     digest(&["groups", &runtime.audience, principal])
 }
@@ -78,7 +78,8 @@ pub(crate) async fn set_group(run: &Run, group: &str, enabled: bool) -> Result<(
 }
 
 /// Notifies the clients of a session or a principal that their groups have changed. Clients are notified even after an
-/// error, because the change may have been stored, and a repeated call would then find no difference.
+/// error, because the change may have been stored. A repeated call would then find no difference, and would notify no
+/// client.
 fn announce(runtime: &Runtime, name: &str, changed: Result<bool>) -> Result<()> {
     if !matches!(changed, Ok(false)) {
         runtime.changes.tools_of(name);

@@ -71,8 +71,8 @@ pub(crate) struct Run {
     persistence: OnceLock<Arc<dyn Persistence>>,
     /// Decides when the run becomes a task, and changes the run into a task.
     promotion: Option<Arc<dyn Promote>>,
-    /// The at-most-once steps in progress, by idempotency key, as long as the run is not a task. The value is the key
-    /// of the step in the journal.
+    /// The at-most-once steps in progress while the run is not a task. The map key is the idempotency key. The value is
+    /// the key of the step in the journal.
     claiming: Mutex<BTreeMap<String, String>>,
 }
 
@@ -84,8 +84,8 @@ pub(crate) struct State {
     outbox: Vec<Note>,
     dropped_notes: u64,
     last_progress: Option<f64>,
-    /// The progress value that the client received last. Because of heartbeats, this value can be larger than the
-    /// tool's value.
+    /// The last progress value that the server sent. Heartbeats increase this value, so it can be larger than the value
+    /// from the tool.
     last_sent: Option<f64>,
     /// The time at which the client last received a progress notification.
     told: Instant,
@@ -159,7 +159,7 @@ impl Run {
         self.promotion.iter().for_each(|promotion| promotion.want());
     }
 
-    /// Changes the run into a task. If the run is already a task, does nothing.
+    /// Changes the run into a task. If the run is already a task, this method does nothing.
     pub(crate) async fn promote(&self) -> RunResult<()> {
         let Some(promotion) = &self.promotion else { return Ok(()) };
         if let Some(persistence) = promotion.promote(self).await? {
@@ -223,7 +223,7 @@ impl Run {
     }
 
     /// Returns the channels through which the user can answer an open question now. While the call is open, the server
-    /// asks the client directly, so the result does not contain the client.
+    /// sends questions to the client directly. In this case, the result does not contain the client.
     pub(crate) fn channels(&self) -> Channels {
         if self.is_handed_over() || self.client.is_of_task() {
             self.ask.channels
@@ -250,8 +250,8 @@ impl Run {
         }
     }
 
-    /// Records in the session whether a form of this run is open at the client. This is recorded only if the user
-    /// could also answer through another channel.
+    /// Records in the session whether a form of this run is open at the client. Does nothing if the user has no other
+    /// channel.
     pub(crate) fn watch_form(&self, is_out: bool) {
         if let Some(key) = &self.client_key {
             self.client.watch_form(is_out.then_some(key.as_str()));
@@ -390,9 +390,10 @@ impl Run {
 
     /// Stores the waker that must be woken when the result for `key` arrives.
     ///
-    /// The driver's own waker (the root waker) is never stored, because the driver polls the root in any case. So
-    /// every other holder of a clone is actual I/O. The waker of a combinator must be stored, because otherwise the
-    /// combinator does not poll the future again. `FuturesUnordered` has one waker for each child.
+    /// The driver's own waker (the root waker) is never stored, because the driver polls the root in any case. So if
+    /// any clone of the root waker exists, actual I/O holds this clone. The waker of a combinator must be stored.
+    /// Otherwise, the combinator would not poll the future again. For example, `FuturesUnordered` has one waker for
+    /// each child.
     pub(crate) fn park(&self, state: &mut State, key: &Key, waker: &Waker) {
         if self.root.get().is_some_and(|root| root.will_wake(waker)) {
             return;
@@ -405,7 +406,7 @@ impl Run {
         }
     }
 
-    /// Queues a notification for the client. During a replay, does nothing.
+    /// Queues a notification for the client. During a replay, this method does nothing.
     pub(crate) fn note(&self, mut note: Note) {
         let mut state = self.state();
         if state.machine().is_replaying() {
@@ -506,8 +507,9 @@ impl State {
         self.machine().journal().clone()
     }
 
-    /// Returns the journal if a new step is about to start, and earlier recordings are not stored yet. They must be
-    /// stored first, because a provider that is asked again can give a different answer.
+    /// Returns the journal if a new step is about to start, and earlier recordings are not stored yet. The earlier
+    /// recordings must be stored before the new step starts. Otherwise, a replay could ask a provider again and get a
+    /// different answer.
     pub(crate) fn write_ahead(&mut self) -> Option<Journal> {
         let begins = self.machine().begins_steps() && self.machine().recorded() != self.written;
         begins.then(|| self.written_now())

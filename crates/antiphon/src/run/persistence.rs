@@ -13,7 +13,7 @@ pub(crate) type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// The reason why a leg must stop before its end.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// Another process now executes the run, or the run was deleted.
+    /// Another process has taken over the run, or the run was deleted.
     Lost,
     /// A write failed. The next worker continues from the last stored state.
     Failed(Error),

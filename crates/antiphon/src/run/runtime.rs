@@ -134,7 +134,8 @@ impl Runtime {
         Some(&*backend.store)
     }
 
-    /// Returns how long a record must exist, so that it is available for every valid sealed state.
+    /// Returns the minimum lifetime of records that sealed states need. Such a record must not expire before any valid
+    /// sealed state.
     pub(super) fn seals_last(&self) -> Duration {
         self.seal.ttl + 2 * self.seal.skew
     }
@@ -149,8 +150,8 @@ impl fmt::Debug for Runtime {
 /// Encrypts `journal` as a sealed state. If the journal is too large for the client, this function stores the
 /// encrypted journal, and returns a sealed state that contains a handle to it.
 ///
-/// Every round stores a new journal, and does not change earlier journals. After a lost connection, a client can send
-/// an earlier sealed state again, and the server must still accept this state.
+/// Every round stores a new journal and does not change earlier journals. After a lost connection, a client can send an
+/// earlier sealed state again. The server must still accept it.
 pub(crate) async fn seal(
     runtime: &Runtime,
     journal: &Journal,

@@ -20,7 +20,7 @@ const REPLIED: u8 = 1;
 
 /// The decision about a request that contains a sealed state.
 pub(crate) enum Entered {
-    /// This is the first use of the sealed state. Do the work with this guard, which stores the reply.
+    /// This is the first use of the sealed state. Do the work with [`Guard::work`], which stores the reply.
     First(Guard),
     /// The request is a retry. The value is the stored reply.
     Answered(Value),

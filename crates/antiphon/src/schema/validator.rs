@@ -74,9 +74,9 @@ fn path(error: &jsonschema::ValidationError<'_>) -> Option<String> {
     Some(path.replace('/', ".").replace("~1", "/").replace("~0", "~"))
 }
 
-/// Calls `tell` with the errors to report. If a value matches none of several schemas, these are the errors of the
-/// closest schema. For example, if an optional object has a wrong field, the error is about this field. The error is
-/// not that the value matches neither the object nor null.
+/// Calls `tell` with the errors to report. If a value matches none of several alternative schemas, `tell` receives only
+/// the errors of the closest schema. For example, if an optional object has a wrong field, the error is about this
+/// field. It does not say that the value is neither a valid object nor null.
 fn at_fault(error: &jsonschema::ValidationError<'_>, tell: &mut dyn FnMut(&jsonschema::ValidationError<'_>)) {
     use jsonschema::error::ValidationErrorKind::{AnyOf, OneOfNotValid};
     if let AnyOf { context } | OneOfNotValid { context } = error.kind() {

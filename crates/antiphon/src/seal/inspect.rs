@@ -102,7 +102,7 @@ pub struct SealedEntry {
     pub value: Value,
 }
 
-/// An error because of which a sealed state cannot be decrypted.
+/// The reason why a sealed state cannot be decrypted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InspectError {
@@ -128,8 +128,8 @@ impl std::fmt::Display for InspectError {
 impl std::error::Error for InspectError {}
 
 impl SealConfig {
-    /// Decrypts the sealed state of `call` and returns its content, even if the state has expired. Of this
-    /// configuration, the method uses only the encryption keys and the limits.
+    /// Decrypts the sealed state of `call` and returns its content, even if the state has expired. The method uses only
+    /// the encryption keys and the limits of this configuration.
     ///
     /// This method is for operators who have the encryption keys. A server does not tell callers the reason why it
     /// rejects a sealed state. Callers always receive the same error.

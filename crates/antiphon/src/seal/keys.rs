@@ -51,7 +51,7 @@ impl KeyRing {
         self.random
     }
 
-    /// Returns a key ID that occurs twice. The second key with this ID would never be used.
+    /// Returns a key ID that two keys have. The second of these keys would never be used.
     pub(crate) fn duplicate(&self) -> Option<u8> {
         let mut ids: Vec<u8> = self.keys.iter().map(|(id, _)| *id).collect();
         ids.sort_unstable();
@@ -126,8 +126,8 @@ impl fmt::Debug for KeyRing {
     }
 }
 
-/// Derives the encryption key from a secret. If the same secret is also used for another purpose, the two purposes
-/// have different keys.
+/// Derives the encryption key from a secret. If you use the same secret for another purpose too, the key for that
+/// purpose is different.
 fn derive(secret: &[u8; 32]) -> [u8; 32] {
     let mut hash = Sha256::new();
     hash.update(b"antiphon requestState v1\0");

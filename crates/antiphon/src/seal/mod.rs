@@ -31,7 +31,7 @@ const VERSION: u8 = 1;
 const HEADER: usize = 2;
 const NONCE: usize = 24;
 const TAG: usize = 16;
-/// The length of the issue time and the expiry time. They are before the journal.
+/// The total length of the issue time and the expiry time, which precede the journal.
 const TIMES: usize = 16;
 
 /// The settings for sealed states. A sealed state is the encrypted journal, which the client receives as
@@ -125,7 +125,7 @@ impl SealConfig {
 
     /// Sets whether journals are compressed before they are encrypted. Default: yes.
     ///
-    /// The length of compressed data depends on its content. If callers can add text to a run, they could infer secret
+    /// The length of compressed data depends on its content. Callers who can add text to a run could infer secret
     /// content from the length of the `requestState`. In this case, turn compression off.
     #[must_use]
     pub fn with_compression(mut self, compress: bool) -> Self {
@@ -252,10 +252,10 @@ pub(crate) struct TooLarge {
     pub(crate) max_bytes: usize,
 }
 
-/// The encodings of the content in a sealed state. This content is an uncompressed journal.
+/// An encoding of the content in a sealed state: an uncompressed journal.
 const PLAIN: u8 = 0;
 const COMPRESSED: u8 = 1;
-/// The content is only a handle to a journal in the store.
+/// An encoding of the content in a sealed state: a handle to a journal in the store.
 const STORED: u8 = 2;
 
 impl SealConfig {
@@ -342,7 +342,7 @@ impl SealConfig {
 
     /// Encrypts data for the store under `name`. The data cannot be decrypted under another name.
     pub(crate) fn seal_kept(&self, plain: &[u8], name: &[u8]) -> Vec<u8> {
-        /// For shorter data, compression costs more than it saves.
+        /// The length below which data is not compressed, because compression would cost more than it saves.
         const SMALL: usize = 4 * 1024;
         let mut body = self.times(SystemTime::now());
         if self.compress && plain.len() > SMALL {

@@ -28,8 +28,8 @@ impl SealConfig {
         Ok(self.decrypt(&bytes, binding)?.split_off(TIMES))
     }
 
-    /// Returns the view key that is derived from the active encryption key. The view key is a secret that only the
-    /// HTML of the form contains.
+    /// Returns the view key, which is derived from the active encryption key. The view key is a secret. The server
+    /// sends it only in the HTML of the form.
     pub(crate) fn view_key(&self, audience: &str) -> String {
         self.keys.view_key(audience)
     }

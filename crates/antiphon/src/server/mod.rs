@@ -194,8 +194,9 @@ impl Server {
         self.serve_boxed(BoxTransport::new(transport.into_transport()), connection)
     }
 
-    /// As [`serve_connection`](Self::serve_connection). This function is neither generic nor `async`, so that only
-    /// this crate contains the service loop of the SDK. Otherwise, every program with a server would compile the loop.
+    /// Serves the connection of [`serve_connection`](Self::serve_connection). This function is neither generic nor
+    /// `async`, so this crate compiles the service loop of the SDK once. Otherwise, every program with a server would
+    /// compile the loop again.
     fn serve_boxed(
         &self,
         transport: BoxTransport,
@@ -309,7 +310,7 @@ impl Server {
         self.drained().await;
     }
 
-    /// Waits until the shutdown is complete that [`shut_down`](Self::shut_down) began.
+    /// Waits until the shutdown is complete. [`shut_down`](Self::shut_down) must have begun it.
     async fn drained(&self) {
         let legs = async {
             if let Some(tasks) = &self.shared.service.tasks {
@@ -335,7 +336,7 @@ impl fmt::Debug for Server {
     }
 }
 
-/// An error because of which the server stopped serving a client or an address.
+/// The error that ended serving a client or an address.
 #[derive(Debug)]
 pub struct ServeError {
     what: &'static str,

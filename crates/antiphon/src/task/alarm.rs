@@ -1,4 +1,4 @@
-//! Finds runs that are due but have no worker. This does not need a request from a client.
+//! Finds runs that are due but have no worker. The search runs without a request from a client.
 //!
 //! Every run that has not ended has an alarm. An alarm is a record `due/<audience>/<owner>/<task>`, which expires
 //! shortly after the run's next job is due. The store finds expired records with an index, so it does not scan all
@@ -47,9 +47,9 @@ const PAGE: usize = 256;
 /// The pause of the audit between two pages.
 const REST: Duration = Duration::from_millis(400);
 
-/// The time without a heartbeat after which an audit no longer counts as in progress. It is the audit interval, within
-/// these limits. If the process of an audit was killed, the next audit is delayed by this time. Reading a page of
-/// records must take less than this time.
+/// The minimum and the maximum of the audit lease, whose duration is otherwise the audit interval. An audit without a
+/// heartbeat for this duration no longer counts as in progress. If the process of an audit was killed, the next audit
+/// is delayed by this duration. Reading a page of records must take less than this duration.
 const AUDIT_LEASE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(300));
 
 /// The maximum interval between the checks of a run that waits for users, in milliseconds.
@@ -60,7 +60,8 @@ impl Tasks {
         Some(format!("due/{}/{}", self.audience, key.strip_prefix(RECORDS)?))
     }
 
-    /// Sets the alarm of a new run, before the run is stored. If the run is then not stored, the alarm has no effect.
+    /// Sets the alarm of a new run. Call this method before you store the run. If storing the run fails, the alarm has
+    /// no effect.
     pub(super) async fn set_alarm(&self, key: &str, due: u64) {
         let Some(alarm) = self.alarm_key(key) else { return };
         let ttl = self.alarm_ttl(due);
@@ -73,8 +74,9 @@ impl Tasks {
         }
     }
 
-    /// Sets the alarm of a run to the current time, because a run that waited for users is about to continue. Callers
-    /// choose `key`, so the method creates no alarm if the run does not exist.
+    /// Sets the alarm of a run to the current time. Call this method when a run that waited for users is about to
+    /// continue. Callers of the server can choose any `key`, so the method creates no alarm for a run that does not
+    /// exist.
     pub(super) async fn set_alarm_to_now(&self, key: &str) {
         let Some(alarm) = self.alarm_key(key) else { return };
         let ttl = self.alarm_ttl(now_millis());
@@ -197,8 +199,8 @@ impl Tasks {
         }))
     }
 
-    /// Returns whether a run has waited for users for longer than `TaskConfig::with_max_wait`. If a run has a job, it
-    /// does not wait for users.
+    /// Returns whether a run has waited for users for longer than `TaskConfig::with_max_wait`. A run with a job does
+    /// not wait for users.
     fn has_waited_too_long(&self, record: &TaskRecord, now: u64) -> bool {
         let Some(limit) = self.config.max_wait else { return false };
         record.job.is_none()

@@ -39,8 +39,8 @@ pub(crate) enum Delivered {
     Used,
 }
 
-/// The maximum number of answer digests in a record. With these digests, the server recognizes that a form has sent
-/// the same answer again. Repeated answers arrive soon after the first, so old digests can be removed.
+/// The maximum number of answer digests in a record. With these digests, the server recognizes an answer that a form
+/// sends twice. Repeated answers arrive soon after the first answer, so old digests can be removed.
 const TAKEN: usize = 64;
 
 impl Tasks {

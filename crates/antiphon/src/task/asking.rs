@@ -12,8 +12,8 @@ use super::Tasks;
 /// The questions that are currently sent to clients of this process, by task and by question key.
 ///
 /// Every request that waits for a task's result can send the task's questions. Several requests can wait for the same
-/// task, but only one of them shows a form. If another request wants to send the same question, it notifies the first
-/// request. The first request must then check whether its client still responds.
+/// task, but only one of them shows a form. If a second request wants to send a question, it notifies the request that
+/// already sends this question. The notified request must then check whether its client still responds.
 #[derive(Debug, Default)]
 pub(crate) struct Asking {
     claimed: Mutex<HashMap<(String, String), Arc<Notify>>>,
@@ -25,7 +25,7 @@ impl Asking {
         self.claimed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Completes when a claim is released. Only claims that are released after this call count.
+    /// Completes when a claim is released after this call. Claims that were released earlier do not count.
     pub(crate) fn released(&self) -> Notified<'_> {
         self.released.notified()
     }
@@ -40,7 +40,7 @@ pub(crate) struct Claim {
 
 impl Claim {
     /// Claims a question. Returns `None` if another request has already claimed the question. In that case, this
-    /// function notifies the other request through its `wanted`.
+    /// function notifies the request that holds the claim, through the `wanted` of that request.
     pub(crate) fn of(tasks: &Arc<Tasks>, task: &str, key: &str, wanted: &Arc<Notify>) -> Option<Self> {
         let question = (task.to_owned(), key.to_owned());
         let mut claimed = tasks.asking.claimed();

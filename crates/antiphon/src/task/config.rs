@@ -232,8 +232,8 @@ impl TaskConfig {
         self
     }
 
-    /// Sets when a run becomes a task because the client has few rounds left. If the number of remaining rounds is
-    /// lower than this number, the run becomes a task at its next question. Default: 1.
+    /// Sets the number of remaining rounds below which a run becomes a task. If the client has fewer rounds left, the
+    /// run becomes a task at its next question. Default: 1.
     ///
     /// [`Limits::with_max_rounds`](crate::limits::Limits::with_max_rounds) sets the total number of rounds.
     #[must_use]
@@ -245,9 +245,9 @@ impl TaskConfig {
     /// Sets whether unauthenticated callers can list tasks. The list contains the tasks of all unauthenticated callers.
     /// Default: no.
     ///
-    /// Allow this only if all unauthenticated callers are allowed to see each other's tasks. This setting is not
-    /// needed over stdio or another stream if the server has no backend, because the caller can then always list the
-    /// tasks.
+    /// Allow this only if all unauthenticated callers are allowed to see each other's tasks. Over stdio or another
+    /// stream, a caller of a server without a backend can always list the tasks. In this case, this setting is not
+    /// needed.
     #[must_use]
     pub fn with_anonymous_list(mut self, anonymous_list: bool) -> Self {
         self.anonymous_list = anonymous_list;

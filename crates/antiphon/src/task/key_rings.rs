@@ -32,7 +32,7 @@ const ESTABLISHED_INTERVAL: Duration = Duration::from_secs(60);
 /// How long the creation of a task waits for the first comparison.
 const FIRST: Duration = Duration::from_secs(2);
 
-/// After this many unreadable runs in a row, this replica pauses.
+/// The number of unreadable runs in a row after which this replica pauses.
 const IN_A_ROW: usize = 3;
 
 /// The maximum pause before the replica tries to read runs again.
@@ -111,9 +111,10 @@ struct Comparison {
     held: Option<Revision>,
     established: Option<u64>,
     looked: Option<Instant>,
-    /// The result of the last comparison with an established replica: the reason why the key ring is not compatible.
+    /// The result of the last comparison in which any other replica was established: the reason why the key ring is not
+    /// compatible.
     misfit: Option<String>,
-    /// The time from which no other replica is established.
+    /// The time since which no other replica has been established.
     alone: Option<Instant>,
 }
 
@@ -234,8 +235,8 @@ impl Tasks {
         format!("rings/{}/{}", self.audience, self.instance)
     }
 
-    /// Registers the key ring. If a comparison is due, returns its result: the reason why the key ring is not
-    /// compatible, or `None`.
+    /// Registers the key ring. If a comparison is due, makes the comparison and returns `Some` with its result. The
+    /// result is the reason why the key ring is not compatible, or `None` if it is compatible.
     async fn compare(
         &self,
         mut ring: Ring,
@@ -318,8 +319,8 @@ impl Tasks {
         blockers.ring.clone()
     }
 
-    /// Returns the reason why this replica pauses. During a pause, the replica still counts as ready, because the
-    /// other replicas may not be able to read the runs either.
+    /// Returns the reason why this replica pauses. During a pause, the replica still counts as ready. It is possible
+    /// that the other replicas cannot read the runs either.
     pub(crate) fn pause(&self) -> Option<String> {
         let blockers = self.blockers();
         let reason = blockers.reason.filter(|_| blockers.unreadable.len() >= IN_A_ROW)?;
@@ -336,7 +337,7 @@ mod tests {
         Ring { since: 0, replica: "a".into(), keys, established: None }
     }
 
-    /// Creates the ring that a replica registered under the name `key` at the time `since`.
+    /// Creates a registered key ring, with the name `key` and the start time `since`.
     fn shown(key: &str, since: u64, established: Option<u64>, keys: &[&str]) -> (String, Ring) {
         (key.to_owned(), Ring { since, established, ..ring(keys) })
     }

@@ -1,4 +1,4 @@
-//! Executes one leg of a task. This module is used by the worker that leased the job of the leg.
+//! Executes one leg of a task, for the worker that leased the job of the leg.
 
 use std::{sync::Arc, time::Duration};
 
@@ -27,7 +27,8 @@ pub(super) enum JobOutcome {
     Done,
     /// The progress of the leg could not be stored. The value is the time until the job is retried.
     Later(Duration),
-    /// This replica cannot read the run. Another replica may be able to read it, or this replica at a later time.
+    /// This replica cannot read the run. Another replica may be able to read it. This replica may be able to read it
+    /// later.
     Unreadable,
     /// Another worker executes the run now.
     Lost,

@@ -139,8 +139,8 @@ pub(crate) struct NewTask {
     pub(crate) ttl: Option<u64>,
     /// The journal of the run, if the run has already started as a plain call.
     pub(crate) journal: Option<Journal>,
-    /// The questions that the run waits for, by question key. If there are any questions, no leg starts before an
-    /// answer arrives.
+    /// The questions that the run waits for, by question key. If the list is not empty, no leg starts before an answer
+    /// arrives.
     pub(crate) asks: Vec<(String, Value)>,
     /// The time at which the run continues even without an answer, in milliseconds since 1970.
     pub(crate) due: Option<u64>,
@@ -181,8 +181,8 @@ impl NewTask {
         new.followed_by_nobody(run.ask)
     }
 
-    /// Changes the data for a client that does not follow tasks. Such a client receives no questions of the task, and
-    /// its model reads the result with a tool.
+    /// Adapts the data to a client that does not follow tasks. Such a client receives no questions of the task. Its
+    /// model reads the result with the tool `task_result`.
     pub(crate) fn followed_by_nobody(self, ask: AskOptions) -> Self {
         Self {
             capabilities: serde_json::json!({}),

@@ -23,7 +23,7 @@ use crate::{
 /// The duration of a hold, in heartbeat intervals. A hold shows that a leg without a job is alive.
 pub(super) const HOLD: u32 = 3;
 
-/// If a run could not become a task, the time until the next attempt.
+/// The time until the next attempt if a run could not become a task.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// A run that can become a task.
@@ -35,7 +35,7 @@ pub(crate) struct Promotion {
     pending: Mutex<Option<(NewTask, oneshot::Sender<TaskView>)>>,
     writer: OnceLock<Arc<TaskWriter>>,
     kept: Notify,
-    /// Whether the waiting request has received the task. If the request ends after that, this does not count as a
+    /// Whether the waiting request has received the task. When the request ends after that, the end is not a
     /// cancellation.
     told: Arc<AtomicBool>,
 }

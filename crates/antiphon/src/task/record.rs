@@ -62,8 +62,8 @@ pub(crate) struct TaskRecord {
     /// can be detected.
     #[serde(default)]
     pub(super) serial: u64,
-    /// How often the journal was written. Only legs write the journal. So if this number has changed, another leg has
-    /// written the journal.
+    /// How often legs have written the record. If this number has changed since a leg last read it, another leg has
+    /// written the record.
     pub(super) written: u64,
     /// The open questions, by wire key.
     pub(crate) asks: BTreeMap<String, Asked>,
@@ -75,8 +75,8 @@ pub(crate) struct TaskRecord {
     pub(super) job: Option<Due>,
     /// The number of jobs that were created so far.
     pub(super) jobs: u64,
-    /// The end of the hold, in milliseconds since 1970. A hold protects a run whose leg has no job, or a job other
-    /// than the run's own.
+    /// The end of the hold, in milliseconds since 1970. A hold prevents a second leg. It is needed if the running leg
+    /// has no job, or has a job that is not recorded in `job`.
     pub(super) held: Option<u64>,
     /// The number of legs that were started.
     pub(crate) legs: u64,
@@ -99,8 +99,8 @@ pub(crate) struct TaskRecord {
     /// Whether the client requested the value of `retention`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) requested: bool,
-    /// The time of the first attempt on a replica without the tool. `None` if the tool was available in the last
-    /// attempt.
+    /// The time of the first leg that failed because its replica does not have the tool. `None` if the replica of the
+    /// last leg had the tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) toolless: Option<u64>,
     /// The at-most-once steps that were started, by idempotency key. If a step has returned, it is removed from this
@@ -221,8 +221,8 @@ impl TaskRecord {
         if self.rounds { Revision::Rounds } else { Revision::Session }
     }
 
-    /// Returns the TTL for the client, counted from the creation of the task. Before the run has ended, the TTL is
-    /// unknown. If the client requested a TTL, this requested TTL is returned, because the task is stored for at least
+    /// Returns the TTL for the client, counted from the creation of the task. Before the run has ended, the exact TTL
+    /// is unknown. The method then returns the TTL that the client requested, because the task is stored for at least
     /// this time.
     fn shown_ttl(&self) -> Option<u64> {
         if self.status.is_final() { self.ttl } else { self.retention.filter(|_| self.requested) }
@@ -272,7 +272,7 @@ impl TaskRecord {
         self.job.is_some_and(|job| job.at <= now) || self.held.is_some_and(|until| until > now)
     }
 
-    /// Returns the start of the current wait. This is the last progress of the run, or the time at which the run
+    /// Returns the start of the current wait. This is the time of the last progress, or the time at which the run
     /// should have continued.
     pub(super) fn waits_since(&self) -> u64 {
         self.updated.max(self.due().unwrap_or_default()).max(self.held.unwrap_or_default())

@@ -24,7 +24,7 @@ struct Seen {
 }
 
 impl RollbackDetector {
-    /// Records that this process has written or read the run with this write count.
+    /// Remembers that this process has read or written this run with the write count `serial`.
     pub(super) fn saw(&self, key: &str, serial: u64) {
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if seen.lately.len() >= REMEMBERED && !seen.lately.contains_key(key) {
@@ -33,15 +33,15 @@ impl RollbackDetector {
         seen.lately.insert(key.to_owned(), serial);
     }
 
-    /// Returns the latest write count that this process has seen. Call this method before you read the store. After
-    /// the read, another write may have increased the write count.
+    /// Returns the latest write count that this process has seen. Call this method before you read the store. Later,
+    /// the result could belong to a newer write than the record that you have read.
     pub(super) fn known(&self, key: &str) -> Option<u64> {
         let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         seen.lately.get(key).or_else(|| seen.before.get(key)).copied()
     }
 
-    /// Returns whether a record is older than `known`. The record then counts as the latest one, so that each rollback
-    /// is reported only once.
+    /// Returns whether a record is older than `known`. If it is older, the detector remembers the older write count
+    /// from now on. So each rollback is reported only once.
     pub(super) fn is_put_back(&self, key: &str, serial: u64, known: Option<u64>) -> bool {
         let is_back = known.is_some_and(|known| serial < known);
         if is_back || self.known(key).is_none_or(|seen| seen < serial) {

@@ -19,13 +19,13 @@ use crate::{
 
 /// The value contains the whole record.
 const WHOLE: u8 = 0;
-/// The value contains the location of the pieces in which the record is stored.
+/// The value contains the name of the pieces. The pieces contain the record.
 const IN_PIECES: u8 = 1;
 
 /// The delay after which a job that has not started is queued again, in milliseconds.
 const OVERDUE: u64 = 3_000;
 
-/// If a run has no TTL, how long its pieces are stored.
+/// How long the pieces of a run without a TTL are stored.
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// The result of a function that can change a record.
@@ -51,8 +51,8 @@ pub(super) enum Unloaded {
 pub(crate) enum Unreadable {
     /// The record is encrypted with a key that is not in the `KeyRing`.
     UnknownKey,
-    /// The record cannot be decrypted with the key that has the same ID. The key is different, or the record was
-    /// changed.
+    /// The key ring has a key with the ID in the record, but this key cannot decrypt the record. Either the key is
+    /// different, or the record was changed.
     WrongKey,
     /// A newer version wrote the record.
     NewerFormat,

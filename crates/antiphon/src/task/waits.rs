@@ -21,7 +21,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
 };
 
-/// If a form has no task ID, it shows a question that was asked within this time, in milliseconds.
+/// A form without a task ID shows only questions that were asked within this time, in milliseconds.
 const LATELY: u64 = 10 * 60 * 1000;
 
 /// The number of records that are read at once. The next constant is the maximum number of records that are searched
@@ -29,7 +29,7 @@ const LATELY: u64 = 10 * 60 * 1000;
 const PAGE: usize = 200;
 const SEARCHED: usize = 2000;
 
-/// If the questions of a run do not expire, how long the run is listed.
+/// How long a run is listed if its questions do not expire.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 impl Tasks {
@@ -47,8 +47,8 @@ impl Tasks {
         connection.map(|connection| format!("{owner}{connection}/"))
     }
 
-    /// Returns the record names under which a run can be listed. The first name contains the call. If another run of
-    /// the same call already has this name, the second name is used, which contains the task ID.
+    /// Returns the record names under which a run can be listed. The first name contains the call. The second name
+    /// contains the task ID instead. It is used if another run of the same call already has the first name.
     fn waits_keys(&self, record: &TaskRecord) -> Vec<String> {
         let prefix = self.caller_prefix(record.principal.as_deref(), record.connection.as_deref());
         let Some(prefix) = prefix else { return Vec::new() };
@@ -56,7 +56,7 @@ impl Tasks {
         names.into_iter().flatten().map(|name| format!("{prefix}{name}")).collect()
     }
 
-    /// Lists a run that is about to wait for its user. If a client follows the run, does nothing.
+    /// Lists a run that is about to wait for its user. If a client follows the run, this method does nothing.
     pub(super) async fn list_waiting(&self, record: &TaskRecord) {
         if !record.is_read_with_a_tool {
             return;
@@ -92,7 +92,7 @@ impl Tasks {
     }
 
     /// Removes a run from the list, because it no longer waits for its user. Call this method before the next leg can
-    /// start, because the next leg may list the run again.
+    /// start. Otherwise, it could remove an entry that the next leg has added.
     pub(super) async fn unlist_waiting(&self, record: &TaskRecord) {
         if !record.is_read_with_a_tool || record.put.is_empty() {
             return;
@@ -137,8 +137,8 @@ impl Tasks {
         Ok(ids)
     }
 
-    /// Returns the tasks of this owner that wait for an answer through a channel, and have not waited for long. The
-    /// newest task is first.
+    /// Returns the owner's tasks that wait for an answer through a channel, and that began to wait recently. The newest
+    /// task is first.
     pub(crate) async fn waiting(self: &Arc<Self>, owner: &Owner) -> Result<Vec<TaskView>> {
         let since = now_millis().saturating_sub(LATELY);
         let mut views = Vec::new();
@@ -150,7 +150,7 @@ impl Tasks {
         Ok(views)
     }
 
-    /// Returns the run of an earlier call that is equal to the call of `new`, if this run waits for its user.
+    /// Returns the waiting run of an earlier equal call, which the call of `new` can join.
     pub(crate) async fn joined(self: &Arc<Self>, new: &NewTask) -> Option<TaskView> {
         let call = new.call.as_ref()?;
         let prefix = self.caller_prefix(new.principal.as_deref(), new.connection.as_deref())?;

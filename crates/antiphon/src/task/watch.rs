@@ -80,8 +80,9 @@ impl Tasks {
     /// Announces that a task has changed. The announcement wakes the waiters on every replica. If the task was
     /// cancelled, the running leg is also notified.
     ///
-    /// Clients of MCP 2026-07-28 poll, so no replica waits for them. So for their tasks, only cancellations are sent
-    /// to other replicas. If the result is read with a tool, there can be waiters on any replica.
+    /// Clients of MCP 2026-07-28 poll, so no replica waits for changes of their tasks. For these tasks, only
+    /// cancellations are sent to other replicas. But if a model reads the result with a tool, any replica can wait for
+    /// changes.
     pub(super) async fn announce(&self, record: &TaskRecord, cancelled: bool) {
         let id = &record.id;
         self.heard(&News { id: id.to_owned(), cancelled });

@@ -25,8 +25,8 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// How long the number of waiting jobs is cached.
 const COUNTED: Duration = Duration::from_secs(5);
 
-/// How long a leased job waits because of the limit for its tool or caller. After that time, the job is queued again,
-/// so that other jobs of the same queue can start.
+/// How long a leased job waits if its tool or its caller has reached its limit. After that time, the job is queued
+/// again, so that other jobs of the queue can start.
 const SHARE: Duration = Duration::from_secs(1);
 
 /// The interval at which a server without a backend removes expired records.
@@ -36,7 +36,7 @@ const SWEEP: Duration = Duration::from_secs(60);
 /// stopped legs return to the queue.
 const HANDED_OVER: Duration = Duration::from_secs(5);
 
-/// The minimum number of kinds at which unused kinds are removed.
+/// The minimum number of leg kinds at which unused kinds are removed.
 const SWEEP_KINDS: usize = 1024;
 
 /// The slots for legs that run in this process.
@@ -158,7 +158,7 @@ impl Tasks {
         self.backend.queue.ping().await
     }
 
-    /// Periodically records the queue depth, because a metrics collector cannot wait for a queue.
+    /// Periodically records the queue depth. The collection of metrics cannot wait for a response of the queue.
     async fn gauge(tasks: Weak<Self>, recorder: Recorder) {
         loop {
             let Some(this) = tasks.upgrade() else { return };
@@ -190,8 +190,8 @@ impl Tasks {
 
     /// Leases jobs of one queue until the server stops.
     ///
-    /// For each queue, a few leased jobs wait for a slot. Slots are assigned in the order of waiting. So a queue with
-    /// ten thousand jobs does not get its next slot sooner than a queue with two jobs.
+    /// For each queue, a few leased jobs wait for a slot. The job that has waited longest gets the next slot. So a
+    /// queue with ten thousand jobs has no priority over a queue with two jobs.
     async fn pull(tasks: Weak<Self>, lane: String) {
         let Some(batch) = tasks.upgrade().map(|tasks| tasks.config.workers.div_ceil(4).min(64)) else {
             return;
@@ -235,8 +235,8 @@ impl Tasks {
         }
     }
 
-    /// Reserves a slot for a leg that runs without a job. Returns `None` if this process executes no jobs, because no
-    /// slot is then needed.
+    /// Reserves a slot for a leg that runs without a job. Returns `None` if this process executes no jobs. Such a
+    /// process needs no slots.
     ///
     /// # Errors
     ///
@@ -321,8 +321,8 @@ impl Tasks {
         }
     }
 
-    /// Returns the job of a run that this replica cannot read to the queue. The delay before the next delivery grows
-    /// exponentially, up to 256 seconds.
+    /// Queues a job again if this replica cannot read its run. The delay before the next delivery grows exponentially,
+    /// up to 256 seconds.
     async fn hand_on(&self, job: &Job, payload: &JobPayload) -> Result<(), StoreError> {
         /// A marker in the job ID. The number of failed reads follows this marker.
         const TIMES: &str = "~unread";
@@ -334,12 +334,12 @@ impl Tasks {
         self.queue_anew(job, id, wait).await
     }
 
-    /// Queues the job of a leg that could not run again, as a new job. A new job is necessary, because the delivery
-    /// attempts of one job count as worker deaths.
+    /// Replaces the job of a leg that could not run with a new job. A new job is necessary, because delivery attempts
+    /// of the same job count as worker deaths.
     ///
     /// Two IDs alternate, so a leg never has more than three jobs. The search for lost jobs uses the first ID, which
     /// differs from these two IDs. If two jobs of a leg are queued again at the same time, only one of them remains.
-    /// The search may have duplicated the job of a leg. In this case, the leg first marks its run as held.
+    /// If the search may have duplicated the job of a leg, the leg marks its run as held before it starts.
     async fn later(&self, job: &Job, payload: &JobPayload, wait: Duration) -> Result<(), StoreError> {
         let task = payload.key.rsplit('/').next().unwrap_or_default();
         let first = Self::job_id(task, payload.number);

@@ -31,8 +31,8 @@ pub(crate) struct TaskWriter {
     pub(super) key: String,
     pub(super) id: String,
     held: Mutex<(TaskRecord, Revision)>,
-    /// The answers that the tool received at the start of the leg. When the tool waits again, it has used these
-    /// answers, or they did not match the questions.
+    /// The answers that the tool received at the start of the leg. When the tool waits again, it no longer needs these
+    /// answers: it has used them, or they did not match the questions.
     given: StdMutex<BTreeSet<String>>,
     /// The latest progress message. It is stored with the next write or heartbeat.
     message: StdMutex<Option<String>>,
@@ -99,8 +99,8 @@ impl TaskWriter {
         self.held.lock().await.0.clone()
     }
 
-    /// Stores that the tool waits for answers, for the time `due`, or for both. Returns whether answers have arrived
-    /// since the questions were asked. If so, the leg can continue immediately.
+    /// Stores that the tool waits for answers, for the time `due`, or for both. Returns `true` if answers have already
+    /// arrived. The next leg can then start immediately.
     pub(super) async fn suspend(
         &self,
         suspension: &Suspension,
@@ -221,7 +221,7 @@ impl TaskWriter {
         Ok(())
     }
 
-    /// Schedules a retry after `wait`. The given journal does not contain the steps that failed last.
+    /// Schedules a retry after `wait`. `journal` is the run's journal without the steps that failed last.
     pub(super) async fn retry(&self, journal: &Journal, wait: Duration, why: &str) -> Result<(), Stop> {
         let (record, due) = self
             .amend(|record| {
@@ -258,8 +258,8 @@ impl TaskWriter {
         self.push(&record, due).await
     }
 
-    /// Queues the next leg. If this fails, the current leg must not acknowledge its own job. The job is then delivered
-    /// again, and the next worker queues the job whose number is in the record.
+    /// Queues the next leg. If this fails, the current leg must not acknowledge its own job. That job is then delivered
+    /// to another worker, which queues the next leg from the record.
     async fn push(&self, record: &TaskRecord, due: Due) -> Result<(), Stop> {
         if self.tasks.push(&self.key, record, due, now_millis()).await {
             return Ok(());
@@ -268,7 +268,7 @@ impl TaskWriter {
     }
 
     /// Marks the run as held for a few heartbeat intervals, so that no other leg starts. This is needed if the leg has
-    /// no job, or a job other than the run's own.
+    /// no job, or if the record contains another job.
     pub(super) async fn hold(&self) -> Result<(), Stop> {
         self.holds.store(true, Ordering::Relaxed);
         let since = Instant::now();
@@ -277,8 +277,8 @@ impl TaskWriter {
         self.confirm(since).await
     }
 
-    /// Checks after a slow write that no other worker has taken over the run. Without this check, the leg could perform
-    /// another step after its lease or its hold has expired.
+    /// Checks after a slow write that no other worker has taken over the run. Without this check, the leg could run
+    /// another step although its lease or its hold has expired.
     async fn confirm(&self, mut since: Instant) -> Result<(), Stop> {
         while since.elapsed() >= (super::promote::HOLD - 1) * self.tasks.config.heartbeat_interval {
             since = Instant::now();
@@ -299,8 +299,8 @@ impl TaskWriter {
         Ok(())
     }
 
-    /// Extends the hold. If the leg was suspended or has ended, the hold has ended too. The run must not be held
-    /// again, because an answer would then wait for this leg, which does not continue.
+    /// Extends the hold, unless the leg was suspended or has ended. In that case, the hold has ended too and must not
+    /// begin again. Otherwise, an answer would wait for this leg, which does not continue.
     async fn extend_hold(&self) -> Result<(), Stop> {
         if self.held.lock().await.0.held.is_none() {
             return Ok(());

@@ -14,8 +14,8 @@
 //! **Invariant:** a replay creates no spans, and counts nothing. A step has a span only when its side effect runs. A
 //! journal entry is counted when it is recorded. A leg is counted when its response is sent or its result is stored.
 //!
-//! **Invariant:** spans contain names and numbers. They contain recorded data of a run only if the operator enables
-//! this. Logs never contain recorded data of a run.
+//! **Invariant:** spans contain names and numbers. If the operator enables this, spans also contain recorded data of a
+//! run. Logs never contain recorded data of a run.
 
 #[cfg(not(feature = "telemetry"))]
 mod off;

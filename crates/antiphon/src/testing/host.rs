@@ -99,8 +99,8 @@ pub enum HostProfile {
     ///
     /// We ran this version on 17 November 2026. It declares forms and URL elicitation, but neither apps nor tasks. If
     /// a form has an integer or an array field, Codex accepts the form without values, and the user does not see the
-    /// fields. If a result has `structuredContent`, the model reads only this: the first and the last 6,000
-    /// characters.
+    /// fields. If a result has `structuredContent`, the model reads no other part of the result. It reads the first and
+    /// the last 6,000 characters.
     Codex,
     /// A client that declares forms and apps, but declines each form immediately.
     ///
@@ -157,7 +157,7 @@ enum AppReceives {
     EverythingWithoutLinks,
     /// Only `content`.
     Content,
-    /// `structuredContent`, and its JSON instead of the text. The app does not receive `_meta`.
+    /// `structuredContent`, and the JSON of `structuredContent` in place of the text. The app does not receive `_meta`.
     Structured,
     Nothing,
 }
@@ -411,7 +411,8 @@ impl HostProfile {
         }
     }
 
-    /// Returns how many characters of a result reach the model, if the host shortens long results.
+    /// Returns the maximum number of characters of a result that reach the model. Returns `None` if the host does not
+    /// shorten results.
     pub fn max_result_chars(self) -> Option<usize> {
         self.facts().cut.map(|(head, tail)| head + tail)
     }

@@ -81,7 +81,7 @@ pub struct Tool {
     pub(crate) tasks: TaskPolicy,
     /// The retry policy of the tool's tasks. `None` means the server's policy.
     pub(crate) retry: Option<RetryPolicy>,
-    /// Whether an argument is also sent in a header (`x-mcp-header`).
+    /// Whether clients also send any of the arguments in a header (`x-mcp-header`).
     pub(crate) has_headers: bool,
     /// The OAuth scopes that a caller needs.
     pub(crate) scopes: Vec<String>,
@@ -93,8 +93,8 @@ pub struct Tool {
     hidden_without_scopes: bool,
     /// The groups of the tool. If the tool has groups, it is visible only if one of these groups is enabled.
     pub(crate) groups: BTreeSet<String>,
-    /// The validator for an output schema that the author wrote. A schema that is generated from a type needs no
-    /// validator.
+    /// The validator for an output schema that the author wrote. If the schema is generated from a type, no validator
+    /// is needed.
     output: Option<Validator>,
     forms: BTreeMap<String, Value>,
     /// The configuration problems of the tool. They are reported when the server is built.

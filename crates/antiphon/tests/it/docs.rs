@@ -35,7 +35,7 @@ fn the_migration_guide_explains_the_field_of_a_task() {
     let gap = gap.split("###").next().unwrap();
     for sentence in [
         "| `task.updatedAt` | `task.lastUpdatedAt` |",
-        "Code that was written against `updatedAt` reads nothing",
+        "Code that reads `updatedAt` gets no value",
         "There is no alias",
     ] {
         assert!(gap.contains(sentence), "{sentence}");

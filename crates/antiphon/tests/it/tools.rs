@@ -741,10 +741,16 @@ mod functions {
             let tool = || Tool::new("asks", "Asks", asks);
             let wrong = Answers::new().accept("certain", json!({"sure": true}));
             let error = call(tool(), wrong, revision).await.unwrap_err().to_string();
-            assert!(error.contains("`sure`") && error.contains("unused answers with `certain`"), "{error}");
+            assert!(
+                error.contains("`sure`") && error.contains("unused answers are for `certain`"),
+                "{error}"
+            );
             let wrong = Answers::new().decline("sure").sample("reasons", "Because");
             let error = call(tool(), wrong, revision).await.unwrap_err().to_string();
-            assert!(error.contains("`reason`") && error.contains("unused answers with `reasons`"), "{error}");
+            assert!(
+                error.contains("`reason`") && error.contains("unused answers are for `reasons`"),
+                "{error}"
+            );
             // Without any answer of its kind, the default stands.
             let talk = call(tool(), Answers::new().sample("reason", "Because"), revision).await?;
             assert_eq!(talk.text(), "false Because");

@@ -32,7 +32,7 @@ pub(super) fn table(report: &Report) -> String {
 fn plan(figure: &Figure) -> String {
     let ours = short(figure.ours);
     match figure.unit.as_str() {
-        CPU => format!("{ours} µs of CPU: {} a second fill one core", short(1e6 / figure.ours)),
+        CPU => format!("{ours} µs of CPU: {} operations per second use one core", short(1e6 / figure.ours)),
         RATE => format!("{ours} a second"),
         unit => format!("{ours} {unit}"),
     }
@@ -59,7 +59,10 @@ mod tests {
 
     #[test]
     fn processor_time_is_told_as_what_a_core_does() {
-        assert_eq!(plan(&Figure::new("", CPU, 50.0)), "50.0 µs of CPU: 20,000 a second fill one core");
+        assert_eq!(
+            plan(&Figure::new("", CPU, 50.0)),
+            "50.0 µs of CPU: 20,000 operations per second use one core"
+        );
         assert_eq!(plan(&Figure::new("", RATE, 1234.0)), "1,234 a second");
         assert_eq!(plan(&Figure::new("", "KiB", 8.0)), "8.00 KiB");
     }

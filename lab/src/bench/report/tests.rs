@@ -54,7 +54,9 @@ fn a_figure_shows_its_ratio_its_limit_and_whether_it_is_met() {
     assert!(file(&report, "images/bench-store.svg").unwrap().contains("1.50 (≤ 1.25)"));
     let guide = file(&report, "deploying.md").unwrap();
     assert!(
-        guide.contains("| a call | 75.0 µs of CPU: 13,333 a second fill one core | `aaaaaaaaaa` |"),
+        guide.contains(
+            "| a call | 75.0 µs of CPU: 13,333 operations per second use one core | `aaaaaaaaaa` |"
+        ),
         "{guide}"
     );
 }

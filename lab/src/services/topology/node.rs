@@ -35,13 +35,18 @@ impl Node {
         if let Some(stalled) = &self.child {
             return process::signal_all(stalled.id(), "CONT");
         }
-        let output = server::log_file(&self.folder.with_extension("log"))?;
+        let output = server::log_file(&self.log())?;
         let mut command = (self.command)()?;
         command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
         let child = command.spawn();
         let child = child.with_context(|| format!("could not start {}", command.get_program().display()))?;
         self.child = Some(child);
         Ok(())
+    }
+
+    /// The file with the output of the server.
+    pub(super) fn log(&self) -> PathBuf {
+        self.folder.with_extension("log")
     }
 
     pub(super) fn stop(&mut self, stop: Stop, signal: &str) -> Result<()> {

@@ -86,8 +86,11 @@ impl Servers for Patroni {
     }
 
     fn heal(&mut self) -> Result<()> {
-        self.members[self.stopped].resume()?;
+        let member = &mut self.members[self.stopped];
+        member.resume()?;
+        let log = member.patroni.log();
         self.wait_until_complete()
+            .with_context(|| format!("the failed member wrote:\n{}", server::tail(&log)))
     }
 }
 

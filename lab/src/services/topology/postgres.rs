@@ -86,12 +86,7 @@ impl Servers for Pair {
         let home = postgres::home(&home)?;
         self.homes.push(home.clone());
         let from = self.primary.address;
-        let mut copy = Command::new(postgres::binaries()?.join("pg_basebackup"));
-        copy.args(["-h", &from.ip().to_string(), "-p", &from.port().to_string(), "-U", USER]);
-        copy.args(["-R", "-X", "stream", "-c", "fast", "--no-sync", "-D"]).arg(home.join("data"));
-        copy.env("PGPASSWORD", USER);
-        postgres::lower(&mut copy, &home)?;
-        postgres::output(&mut copy)?;
+        postgres::copy(from, &self.primary.folder.join("data"), &home)?;
         self.standby = Some(start(home)?);
         until("the standby does not follow the primary", || {
             let found =

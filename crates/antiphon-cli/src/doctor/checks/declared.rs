@@ -31,7 +31,7 @@ pub(super) fn offers(report: &Report) -> Vec<Finding> {
     found
 }
 
-/// Reports capabilities that the server declares, but whose items it does not list.
+/// Reports capabilities with items that the server does not list.
 pub(super) fn unlisted(report: &Report) -> Vec<Finding> {
     let unlisted = report.declared.iter().flat_map(|it| &it.unlisted);
     unlisted

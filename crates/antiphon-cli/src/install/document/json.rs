@@ -68,7 +68,7 @@ pub(super) fn without(text: &str, keys: &[&str], name: &str) -> Option<String> {
     Some(format!("{}{inner}{}", &text[..inside], &text[object.close..]))
 }
 
-/// Returns the entry, wrapped in the objects that are missing in the file.
+/// Wraps the entry in the objects that are missing in the file.
 fn nested(keys: &[&str], name: &str, entry: &Value) -> Value {
     keys.iter().rev().fold(json!({ name: entry }), |value, key| json!({ *key: value }))
 }

@@ -51,8 +51,8 @@ pub(super) fn without(text: &str, keys: &[&str], name: &str) -> Option<String> {
     Some(edited + &text[from..])
 }
 
-/// Adds a table at the end. If the file does not end with a line break, the new text does not end with a line break
-/// either.
+/// Adds a table at the end. If the old text has no line break at its end, the new text has none either, unless the old
+/// text is empty.
 fn append(text: &str, table: &str, newline: &str) -> String {
     if text.is_empty() {
         format!("{table}{newline}")

@@ -24,7 +24,7 @@ pub(crate) struct Field {
     pub(crate) kind: Kind,
 }
 
-/// Objects that are nested deeper than this are filled in as JSON.
+/// The maximum nesting depth of fields. The user fills in deeper objects as JSON.
 const DEEPEST: usize = 4;
 /// The maximum number of fields of a schema.
 const MOST: usize = 500;
@@ -42,8 +42,8 @@ impl Field {
         self.required.iter().all(|required| *required)
     }
 
-    /// Returns whether this field is required and missing in `arguments`. A required field of an optional object is
-    /// missing only if `arguments` contain the object.
+    /// Returns whether this field is required and missing in `arguments`. If an optional object is not in `arguments`,
+    /// its required fields do not count as missing.
     pub(crate) fn is_missing(&self, arguments: &Map<String, Value>) -> bool {
         for (i, required) in self.required.iter().enumerate() {
             let there = find(arguments, &self.path[..=i]).is_some();

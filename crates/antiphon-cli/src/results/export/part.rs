@@ -14,8 +14,7 @@ use crate::exit::Misused;
 /// A file with a temporary name. It gets its final name when it is complete, because a truncated file can look
 /// complete.
 ///
-/// If this value is dropped before the file is complete, the file is deleted. But if the download can be resumed, the
-/// file is kept.
+/// If this value is dropped before the file is complete, the file is deleted, unless the download can be resumed.
 pub(super) struct Part {
     target: PathBuf,
     path: PathBuf,

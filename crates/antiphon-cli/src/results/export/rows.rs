@@ -93,8 +93,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Checks that the header contains the row's columns. The header is already written, so the values of any other
-    /// column would be lost.
+    /// Checks that the header contains all columns of the row. The header is already written, so the values of a
+    /// missing column would be lost.
     fn check(&self, row: &HashMap<String, &RawValue>) -> Result<()> {
         match row.keys().find(|name| !self.declared && !self.columns.contains(name)) {
             None => Ok(()),

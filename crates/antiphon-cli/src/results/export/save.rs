@@ -27,8 +27,8 @@ pub(super) struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// Starts the download. With `resume`, continues the download after this number of bytes, for the file with this
-    /// validator.
+    /// Starts the download. `resume` contains a number of bytes and a validator. With `resume`, continues the download
+    /// of the file with this validator after these bytes.
     async fn open(&self, resume: Option<(u64, String)>) -> Result<Download, DualResponseClientError> {
         let mut options = self.options.clone();
         if let Some((bytes, tag)) = resume {
@@ -109,8 +109,8 @@ impl Save<'_> {
     }
 }
 
-/// Returns whether a failed export can start again. It can start again if the file on the server has changed, or if
-/// the connection broke and the download has no validator for a resume.
+/// Returns whether a failed export can start again. It can if the file on the server has changed. It also can if the
+/// connection broke, and the download has no validator with which it could be resumed.
 fn begins_again(download: &Download, error: &DualResponseClientError) -> bool {
     let unanswered = error.status().is_none();
     matches!(error, DualResponseClientError::Changed) || (unanswered && download.tag().is_none())

@@ -1,4 +1,5 @@
-//! Forwards a client's answer to the replica that sent the question, if the answer arrived at another replica.
+//! Forwards answers of clients. If an answer arrives at another replica than the replica that sent the question, it is
+//! forwarded.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use super::{Replicas, ids::Numbered, random_name};
 use antiphon_store::{PIECE, Pieces};
 
-/// How long a forwarded answer waits for the replica that sent the question. The wait usually takes milliseconds,
-/// unless this replica has stopped.
+/// How long a forwarded answer waits for the replica that sent the question. Usually, the wait takes only milliseconds.
+/// It takes longer if that replica has stopped.
 const WAITS: Duration = Duration::from_secs(60);
 
 /// The maximum number of attempts to deliver an answer.

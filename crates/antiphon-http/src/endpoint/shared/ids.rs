@@ -13,8 +13,8 @@ use antiphon_transport::drain::Counted;
 
 /// The ID of a part of a session: the ID of the replica, and the number of the part in this replica.
 ///
-/// The ID is unique, and so is every ID that begins with it. So an answer always finds its question, even if the
-/// session is restored or another replica receives the answer.
+/// The ID is unique. Longer IDs that begin with it are therefore unique too. So an answer always finds its question,
+/// even if the session is restored or another replica receives the answer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct LocalSessionId {
     pub(super) replica: String,
@@ -56,7 +56,7 @@ impl FromStr for Numbered {
     }
 }
 
-/// Returns the ID of the request that `message` answers, if a replica sent the request.
+/// Returns the ID of the request that `message` answers. Returns `None` if no replica sent this request.
 pub(super) fn answered(message: &ClientJsonRpcMessage) -> Option<Numbered> {
     let id = match message {
         ClientJsonRpcMessage::Response(response) => &response.id,
@@ -69,7 +69,7 @@ pub(super) fn answered(message: &ClientJsonRpcMessage) -> Option<Numbered> {
     }
 }
 
-/// Replaces the ID of an answer with the number that the SDK gave to the question.
+/// Replaces the ID of an answer with `number`, the number that the SDK gave to the question.
 pub(super) fn readdress(message: &mut ClientJsonRpcMessage, number: i64) {
     match message {
         ClientJsonRpcMessage::Response(response) => response.id = RequestId::Number(number),

@@ -33,7 +33,7 @@ pub(crate) struct LocalSession {
     pub(super) id: LocalSessionId,
     pub(super) session: SessionId,
     pub(super) log: Arc<Log>,
-    /// The session of the SDK. It is the only session in its manager.
+    /// The session manager of the SDK. It contains only this session.
     pub(super) local: LocalSessionManager,
     caller: OnceLock<Option<String>>,
     /// Whether streams begin with an event without data.
@@ -104,7 +104,7 @@ impl LocalSession {
         self.primes.get().copied().unwrap_or(true)
     }
 
-    /// Returns whether the session must still be initialized at this replica. Only the first call returns `true`.
+    /// Returns whether the caller must initialize the session at this replica. Only the first call returns `true`.
     pub(super) fn begins(&self) -> bool {
         !self.initialized.swap(true, Ordering::AcqRel)
     }
@@ -168,7 +168,7 @@ impl LocalSession {
         }
     }
 
-    /// Opens a stream of the messages that do not belong to a request.
+    /// Opens a stream for the messages that do not belong to a request.
     pub(super) async fn listen(self: &Arc<Self>, retry: Duration) -> Result<Sent> {
         let (listener, begun) = self.take_over().await?;
         let place = &self.log.place;

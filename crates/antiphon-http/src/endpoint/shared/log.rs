@@ -28,11 +28,11 @@ pub(super) struct Position {
     pub(super) next: u64,
 }
 
-/// The ID of an event: the name of its stream, and the position after the event in the log.
+/// The ID of an event: the name of the event's stream, and the position in the log directly after the event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct EventId {
-    /// The name of the stream of a request. For the common stream, `all-` and the ID of the replica at which the
-    /// client listened.
+    /// The name of the stream. For the common stream, this is `all-` and the ID of the replica at which the client
+    /// listened.
     pub(super) stream: String,
     pub(super) after: Position,
 }
@@ -68,7 +68,7 @@ pub(super) struct Head {
     /// The ID of the change that this entry announces to the client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) change: Option<String>,
-    /// The stream that is the listener of the common stream from this entry on.
+    /// The stream that becomes the listener of the common stream at this entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) listener: Option<String>,
     /// Whether notifications are missing before this entry.
@@ -110,7 +110,8 @@ pub(super) struct Log {
     tip: Mutex<Tip>,
 }
 
-/// The end of the log, as far as this replica has read. If an append causes a conflict, the log has more entries.
+/// The end of the log, as far as this replica has read. If an append fails with a conflict, other replicas have added
+/// entries.
 #[derive(Debug, Default)]
 struct Tip {
     at: Position,
@@ -120,8 +121,7 @@ struct Tip {
     changes: VecDeque<String>,
 }
 
-/// The number of change IDs that are remembered. If a duplicate of an older change arrives, the change is written
-/// twice.
+/// The number of change IDs that are remembered. A duplicate of an older change is not recognized and is written again.
 const CHANGES: usize = 64;
 
 impl Tip {

@@ -34,7 +34,7 @@ use super::super::{
     principal_of,
 };
 
-/// How long a loaded session record is kept for the restoration of its session.
+/// How long a loaded session record stays in memory. The SDK needs the record to restore the session.
 const RESTORED: Duration = Duration::from_secs(10);
 
 impl SessionManager for Sessions {

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 /// A message to the client, from a log.
 ///
-/// If the SDK parsed the message, the SDK would choose the first type that matches. The SDK could then send a
+/// The SDK must not parse a stored message. It would choose the first type that matches, and could then send a
 /// different message.
 #[derive(Debug)]
 pub(super) struct StoredMessage(ServerJsonRpcMessage);

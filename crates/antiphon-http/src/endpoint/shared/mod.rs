@@ -64,7 +64,7 @@ impl SharedSessions {
         cleanup::clean_up(&self.0).await;
     }
 
-    /// Returns the shortest time after which a record of this process can expire.
+    /// Returns the shortest lifetime of the records that this process writes.
     pub fn shortest_life(&self) -> Duration {
         self.0.shortest_life()
     }

@@ -23,7 +23,7 @@ pub(super) enum News {
     Settings { session: String },
     /// The client listens at the replica that sent this notification.
     Listens { session: String },
-    /// The client has cancelled a call. The sender does not have the information which replica runs this call.
+    /// The client has cancelled a call. The sender cannot determine which replica runs this call.
     Cancelled { session: String, request: RequestId },
 }
 

@@ -20,7 +20,7 @@ use super::{
 };
 use antiphon_transport::session::ChangeId;
 
-/// The limits for the stored part of one stream. A client can resume the stream from this part.
+/// The limits for the stored events of one stream. A client can resume the stream only from stored events.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StreamLimits {
     pub(super) events: usize,
@@ -53,8 +53,8 @@ struct Stream {
     after: Position,
 }
 
-/// The maximum number of open streams that are remembered. When the stream of a cancelled request ends, the recorder
-/// receives no notification.
+/// The maximum number of open streams that are remembered. This limit is needed because the recorder is not notified
+/// when the stream of a cancelled request ends.
 const OPEN: usize = 4096;
 
 impl Recorder {

@@ -34,7 +34,7 @@ use antiphon_transport::{
 
 use super::super::{Application, HttpConfig};
 
-/// If sessions have no idle limit, how long a session is kept after its last use.
+/// How long a session is kept after its last use if sessions have no idle limit.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Sessions that begin at one replica and can continue at any other replica.
@@ -132,7 +132,7 @@ impl Sessions {
         part.close().await;
     }
 
-    /// Delivers an answer to the question that it answers, if this session part sent the question.
+    /// Delivers an answer to its question. If this session part did not send the question, drops the answer.
     pub(super) async fn answer(&self, part: &LocalSession, mut message: ClientJsonRpcMessage) {
         let Some(asked) = answered(&message).filter(|asked| asked.part == part.id) else {
             tracing::info!(
@@ -146,8 +146,8 @@ impl Sessions {
         }
     }
 
-    /// Returns whether the sender of `parts` can use the session. For other callers, the response is the same as for
-    /// an unknown session.
+    /// Returns whether the sender of the request `parts` can use the session. Other callers get the same response as
+    /// for an unknown session.
     pub(crate) async fn admits(&self, id: &str, parts: &Parts) -> antiphon_store::Result<bool> {
         let name = session_name(id);
         let from = caller(&name, self.app.principal(parts).as_deref());

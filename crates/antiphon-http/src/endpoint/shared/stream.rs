@@ -116,8 +116,8 @@ impl EventStream {
         Sent(receiver)
     }
 
-    /// Returns a token that is cancelled when the stream must continue at another replica. The stream of a request
-    /// stays at this replica as long as this replica runs the request.
+    /// Returns a token that is cancelled when the client must continue the stream at another replica. The stream of a
+    /// request stays at this replica while this replica runs the request.
     fn ends(&self) -> CancellationToken {
         let replicas = &self.place.replicas;
         match &self.stream {
@@ -148,8 +148,8 @@ impl EventStream {
         }
     }
 
-    /// Sends new entries. If `around` is true, this method also checks whether the session and the writer of the
-    /// stream still exist.
+    /// Sends new entries. If `around` is true, this method also checks whether the session still exists, and whether
+    /// the stream still has a writer.
     async fn look(&mut self, around: bool) -> Result<More> {
         if around {
             let Some(record) = self.place.load().await? else { return Ok(More::Never) };

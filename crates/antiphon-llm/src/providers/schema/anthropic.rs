@@ -139,7 +139,8 @@ fn is_recursive(schema: &Map<String, Value>) -> bool {
             _ => {}
         }
     }
-    /// Definitions in `done` are skipped. Otherwise, a few definitions could lead to an exponential number of paths.
+    /// Returns whether a cycle of references is reachable from `name`. Definitions in `done` are skipped. Otherwise, a
+    /// few definitions could lead to an exponential number of paths.
     fn meets<'a>(
         name: &'a str,
         refs: &'a HashMap<String, Vec<String>>,

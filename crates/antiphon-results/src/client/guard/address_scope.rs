@@ -50,7 +50,7 @@ impl AddressScope {
     }
 }
 
-/// An error: the request is not allowed to connect to this IP address.
+/// The error for an IP address to which a request is not allowed to connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AddressRefused {
     pub(super) address: IpAddr,

@@ -1,4 +1,4 @@
-//! Decides where requests can go. URLs from a server are not trusted.
+//! Decides to which URLs the client sends requests. URLs from a server are not trusted.
 
 mod address_scope;
 mod ranges;
@@ -15,7 +15,7 @@ pub use self::{
 /// Maximum length of a URL in bytes.
 const MAX_URL: usize = 8 * 1024;
 
-/// The origins to which requests can go.
+/// The origins to which the client can send requests.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Policy {
     /// Origins that the application listed. These origins can use `http`, and can be in private networks.

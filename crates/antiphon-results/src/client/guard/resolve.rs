@@ -28,8 +28,8 @@ impl Resolve for SystemResolver {
 
 /// Resolves a name once, and returns its addresses if all of them are allowed.
 ///
-/// If one address is not allowed, the name is rejected. Otherwise the owner of the name could switch from a public to
-/// a private address.
+/// If one address is not allowed, the name is rejected. Otherwise, the owner of the name could first use a public
+/// address and then a private one.
 pub(in crate::client) async fn checked(
     resolver: Arc<dyn Resolve>,
     reach: AddressScope,

@@ -101,7 +101,7 @@ impl Query {
         if sorts.len() > MAX_SORTS { Err(too_many_sorts()) } else { Ok(sorts) }
     }
 
-    /// Returns the sort if the whole text is the name of a column. So a name that contains a comma is not read as a
+    /// Returns the sort if the whole parameter is the name of one column. So a name with a comma is not parsed as a
     /// list of columns.
     pub(in crate::rest) fn sort_of(&self, columns: &[ColumnDefinition]) -> Option<Sort> {
         let named = self.get("sort").filter(|text| columns.iter().any(|column| column.name == *text))?;

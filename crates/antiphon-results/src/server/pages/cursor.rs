@@ -18,7 +18,7 @@ const MAX_CURSOR: usize = 16 * 1024;
 const LONGEST: usize = 4 * 1024;
 
 /// The end of a page: the values after which the next page starts. These values are from rows that the reader has
-/// received. They are only bound as query parameters, so a cursor needs no signature.
+/// received. The server uses them only as bound query parameters. So a cursor needs no signature.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Cursor {
     #[serde(rename = "o")]
@@ -59,7 +59,9 @@ impl Cursor {
         let bytes = (text.len() <= MAX_CURSOR).then(|| URL_SAFE_NO_PAD.decode(text).ok()).flatten();
         let cursor: Option<Self> = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
         cursor.filter(Self::is_plain).ok_or_else(|| {
-            DualResponseError::Invalid("the cursor is not valid; use a cursor from a page unchanged".into())
+            DualResponseError::Invalid(
+                "the cursor is not valid; send the cursor exactly as the server returned it".into(),
+            )
         })
     }
 }

@@ -102,7 +102,7 @@ pub struct Page {
     /// Whether more rows follow after this page.
     pub has_next: bool,
     /// Cursor of the next page, for [`PageOptions::with_cursor`]. A cursor stays valid even if the data changes before
-    /// the next page is read. Only snapshots, and queries with a key, have cursors.
+    /// the next page is read. Live queries without a key and in-memory rows have no cursors.
     pub cursor: Option<String>,
     /// Whether all pages of this set show the same data.
     pub consistency: Consistency,
@@ -123,8 +123,8 @@ impl Page {
 pub enum Consistency {
     /// All pages show the same data.
     Fixed,
-    /// Each page shows the data at the time of the read. A client that follows cursors gets each row at most once. The
-    /// client gets every row that exists from the first page to the last page.
+    /// Each page shows the data at the time of the read. A client that follows cursors gets each row at most once. It
+    /// gets every row that exists during the whole time from the first page to the last page.
     Keyset,
     /// Each page shows the data at the time of the read, and starts at an offset. If the data changes between two
     /// pages, the client can get a row twice or miss a row.

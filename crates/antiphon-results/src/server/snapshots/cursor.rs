@@ -50,7 +50,9 @@ impl SnapshotCursor {
             None => sealed.strip_prefix(&mark(set)).map(<[u8]>::to_vec),
         });
         text.and_then(|text| serde_json::from_slice(&text).ok()).ok_or_else(|| {
-            DualResponseError::Invalid("the cursor is not valid; use a cursor from a page unchanged".into())
+            DualResponseError::Invalid(
+                "the cursor is not valid; send the cursor exactly as the server returned it".into(),
+            )
         })
     }
 }

@@ -66,8 +66,8 @@ impl DualResponseServer {
         self.export_of(&resource, access, request).await
     }
 
-    /// Exports a set that is already open. Checks that `access` allows exporting, because the set can be open only for
-    /// reading.
+    /// Exports a set that is already open. Checks that `access` allows exporting, because the set may have been opened
+    /// for reading.
     pub(crate) async fn export_of(
         &self,
         resource: &Resource,

@@ -124,7 +124,7 @@ fn check(resource: &Resource, aggregate: &Aggregate) -> Result<()> {
     super::page::check_filter(resource, &aggregate.filter)
 }
 
-/// The sets whose statistics are being computed, so that concurrent callers wait for the same computation.
+/// The sets whose statistics are being computed. Concurrent callers wait for the same computation.
 #[derive(Clone, Default)]
 pub(crate) struct Looks(Arc<Mutex<HashMap<SnapshotId, watch::Receiver<()>>>>);
 

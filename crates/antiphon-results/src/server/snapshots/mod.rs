@@ -112,8 +112,8 @@ impl Inner {
         }
     }
 
-    /// Returns the error for missing rows. If the set still exists, the error is that the set has failed. If not, the
-    /// error is that the set is not found.
+    /// Returns the error for missing rows. If the set still exists, the error states that the set has failed.
+    /// Otherwise, the error states that the set was not found.
     async fn lost(&self, resource: &Resource) -> Result<DualResponseError> {
         Ok(match self.options.store.get(&resource.id).await? {
             Some(_) => {

@@ -56,7 +56,8 @@ impl Places {
     }
 }
 
-/// Returns the share that an owner belongs to: the tenant, or the principal if the owner has no tenant.
+/// Returns the tenant of an owner, or the principal if the owner has no tenant. The slots belong to this tenant or
+/// principal.
 fn sharing(owner: &Owner) -> Owner {
     let principal = owner.principal.clone().filter(|_| owner.tenant.is_none());
     Owner { tenant: owner.tenant.clone(), principal }

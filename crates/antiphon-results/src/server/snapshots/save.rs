@@ -14,7 +14,7 @@ use crate::{
     store::{Origin, Removal, Resource},
 };
 
-/// Factor by which the timeout for the first row increases, if the caller waits for the last row.
+/// Factor for the timeout of the first row. It applies if the caller waits for the last row.
 const PATIENCE: u32 = 20;
 
 impl Inner {

@@ -24,7 +24,8 @@ const SEEN: Duration = Duration::from_secs(2);
 /// Maximum time that the build of a view continues after the last request for the view.
 const MAKING: Duration = Duration::from_secs(5 * 60);
 
-/// Time for which this process remembers the bytes that it saved after the store last reported the usage.
+/// Time for which this process adds its own saved bytes to the usage. The last report of the store does not include
+/// these bytes.
 const REMEMBERED: Duration = Duration::from_secs(60 * 60);
 
 /// Number of known views above which old entries are removed.
@@ -67,8 +68,8 @@ impl Usage {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the bytes that a share uses, including work in progress. Asks the store for the usage if the last
-    /// report is older than `believed`.
+    /// Returns the bytes that a share uses, including work in progress. If the last report of the store is older than
+    /// `believed`, requests a new report.
     async fn taken(&self, snapshots: &dyn SnapshotStore, owner: &Owner, believed: Duration) -> Result<u64> {
         let is_within = |account: &Account, time| account.used.is_some_and(|(at, _)| at.elapsed() < time);
         let share = SnapshotId::share_of(owner);

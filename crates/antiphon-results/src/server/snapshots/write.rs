@@ -23,7 +23,7 @@ use crate::{
     store::{Removal, Resource, ResourceStore, ResourceUpdate, SnapshotUpdate},
 };
 
-/// Maximum number of retries to store the outcome of a write, while the store of result sets fails.
+/// Maximum number of retries to store the outcome of a write if the store of result sets fails.
 const TRIES: u32 = 6;
 
 /// The reason for stopping a write.

@@ -1,8 +1,8 @@
 use super::write;
 use crate::error::BoxError;
 
-/// Writes a decimal as text with all digits. If `wants_number` is set and every reader preserves all digits, writes a
-/// number instead.
+/// Writes a decimal as text with all digits. If `wants_number` is set, and if every JSON reader would preserve all
+/// digits, writes a number instead.
 pub(super) fn write(text: &str, wants_number: bool, json: &mut Vec<u8>) -> Result<(), BoxError> {
     if wants_number && is_exact(text) {
         json.extend_from_slice(text.as_bytes());

@@ -20,7 +20,7 @@ use crate::{
     snapshot::ColumnHint,
 };
 
-/// The behavior of one database that differs from other databases.
+/// The differences between one database and other databases.
 ///
 /// Generated SQL consists of the author's declarations, type names from the database, and fixed text of this crate.
 /// Values are bound as parameters.
@@ -76,8 +76,8 @@ pub trait Dialect: Database + HasStatementCache {
     /// Binds a limit or an offset.
     fn number(number: i64, arguments: &mut Self::Arguments) -> Result<(), BoxError>;
 
-    /// Writes a non-null value of this kind as JSON. If `is_anchor` is set, the column belongs to the key or the sort,
-    /// and [`operand`](Self::operand) must be able to bind the written value.
+    /// Writes a non-null value of this kind as JSON. If `is_anchor` is set, the column belongs to the key or the sort.
+    /// [`operand`](Self::operand) must then be able to bind the written value.
     fn write(
         column: &Column<Self>,
         kind: &Self::Kind,
@@ -123,7 +123,7 @@ pub trait Dialect: Database + HasStatementCache {
         Ok(())
     }
 
-    /// Returns the author's count statement in a form that returns a result for [`count`](Self::count).
+    /// Returns the author's count statement, changed so that [`count`](Self::count) can read its result.
     fn counted(sql: &str) -> String {
         sql.to_owned()
     }
@@ -142,8 +142,8 @@ pub trait Dialect: Database + HasStatementCache {
         (String::new(), String::new())
     }
 
-    /// Configures the connection so that it stops the next statement after `limit`, or when the returned guard is set
-    /// to abandoned.
+    /// Configures the connection to stop the next statement after `limit`. The connection also stops the statement when
+    /// the returned guard is set to abandoned.
     fn guard(
         _connection: &mut Self::Connection,
         _limit: Duration,

@@ -22,9 +22,9 @@ pub(super) struct Lease<DB: Dialect> {
     doing: &'static str,
 }
 
-/// A connection that is closed on drop, unless its statement has ended. In the pool, such a connection would delay the
-/// next statement until the unfinished statement ends. Statements can remain unfinished, because a caller can cancel
-/// its request at any time.
+/// A connection that is closed on drop, unless its statement has ended. A caller can cancel its request at any time, so
+/// a statement can remain unfinished. In the pool, a connection with an unfinished statement would delay the next
+/// statement.
 pub(super) struct Held<DB: Dialect> {
     /// `Some` until the drop.
     connection: Option<PoolConnection<DB>>,

@@ -28,8 +28,8 @@ use async_trait::async_trait;
 use serde_json::Value;
 use sqlx::{ColumnIndex, Executor, IntoArguments, Pool};
 
-/// The behavior of one database that differs from other databases. This trait is public for the crate that saves
-/// snapshots.
+/// The differences between one database and other databases. This trait is public because the crate that saves
+/// snapshots needs it.
 #[doc(hidden)]
 pub use self::dialect::Dialect;
 pub use self::error::SqlError;

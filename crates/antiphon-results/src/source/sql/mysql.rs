@@ -109,8 +109,8 @@ impl Dialect for MySql {
         Ok(Described { columns: columns.iter().map(Kind::of).collect(), parameters: vec![(); parameters] })
     }
 
-    /// Uses the type that the rows report. If the type of a column depends on the type of a parameter, the column's
-    /// type is unknown before the parameter is bound.
+    /// Uses the type that the received rows report. The type of a column can depend on the type of a parameter. Then it
+    /// is unknown before the parameter is bound.
     fn found<'k>(kind: &'k Kind, found: &MySqlTypeInfo) -> Option<Cow<'k, Kind>> {
         let found = Kind::of(found);
         let is_same = *kind == found || *kind == Kind::Time;

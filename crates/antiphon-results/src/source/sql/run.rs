@@ -116,7 +116,7 @@ where
         Ok(arguments)
     }
 
-    /// Returns the description of the query. Two concurrent calls can both request the description, which is harmless.
+    /// Returns the description of the query. Two concurrent calls can both request the description. This is harmless.
     pub(super) async fn prepare(&self) -> Result<Arc<Plan<DB>>, SqlError> {
         let known = self.plan.read().expect("no holder of the lock panics").clone();
         if let Some(plan) = known {

@@ -34,7 +34,7 @@ impl SqlQuery<Sqlite> {
 }
 
 /// The declared type of a column in its table. In SQLite, every value has its own type. The declared type is used only
-/// for text from a cursor: it determines whether the text represents bytes or an infinite number.
+/// to interpret text from a cursor, which can represent bytes or an infinite number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
     Blob,

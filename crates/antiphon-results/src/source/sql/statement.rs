@@ -115,9 +115,9 @@ impl<'p, DB: Dialect> Page<'p, DB> {
         Ok(sql)
     }
 
-    /// Returns the condition for the rows after the last row of the previous page. Such a row comes later by the first
-    /// term. Or the row is equal in the first term and comes later by the second term, and so on. The condition starts
-    /// with a simple comparison, so that the database can use an index.
+    /// Returns the condition for the rows after the last row of the previous page. Either a row comes later in the
+    /// order of the first sort term. Or it is equal in the first term and comes later in the order of the second term,
+    /// and so on. The condition starts with a simple comparison, so that the database can use an index.
     fn condition(&self, arguments: &mut DB::Arguments, bound: &mut usize) -> Result<String, SqlError> {
         let mut operand = |term: &Term<'_, DB>, value: &Value| {
             *bound += 1;

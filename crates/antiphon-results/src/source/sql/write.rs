@@ -64,8 +64,8 @@ pub(super) fn from_base64(text: &str) -> Result<Vec<u8>, BoxError> {
     Ok(BASE64_STANDARD.decode(text)?)
 }
 
-/// Writes JSON that the database has validated. Line breaks are only between values, and become spaces. If JSON
-/// readers would reject the value because of its number range, its escapes or its depth, the value becomes text.
+/// Writes JSON that the database has validated. Line breaks occur only between values, and are replaced by spaces. If
+/// JSON readers would reject the value because of its number range, its escapes or its depth, the value becomes text.
 /// Without this conversion, the whole page would be unreadable.
 pub(super) fn raw(text: &str, json: &mut Vec<u8>) -> Result<(), BoxError> {
     // A cell is nested three levels deep in a page.

@@ -10,7 +10,7 @@ use super::{
     fixture::{HOUR, MINUTE, POLL_INTERVAL, Stores, clean_up, find, live, over},
 };
 
-/// Changes the expiry time of a set. The time of the update is before the old expiry time.
+/// Changes the expiry time of a set, with an update whose time is before the old expiry time.
 async fn end_at(stores: &Stores, store: &dyn ResourceStore, id: &str, end: Option<TimeDelta>) {
     let at = stores.now() - TimeDelta::minutes(90);
     let end = end.map(|left| stores.now() + left);

@@ -25,8 +25,8 @@ pub(super) struct Attempts {
 }
 
 impl Attempts {
-    /// Waits before the next attempt, if a write failed or its outcome is unknown. The caller then reads again and
-    /// sees the outcome. Returns an error after too many attempts.
+    /// Waits before the next attempt of a write that failed or whose outcome is unknown. After the wait, the caller
+    /// reads the record again to find out the outcome. Returns an error after too many attempts.
     pub(super) async fn again(&mut self, error: Error) -> Result<()> {
         match error {
             Error::Conflict { .. } => self.conflicts += 1,

@@ -28,8 +28,7 @@ const ABREAST: usize = 16;
 /// Minimum time until an alarm.
 const LEAST: Duration = Duration::from_millis(1);
 
-/// If the time until an alarm is shorter than this, the alarm may already have fired according to the clock of another
-/// replica.
+/// If less than this time remains until an alarm, the alarm may already have fired by the clock of another replica.
 const NEAR: TimeDelta = TimeDelta::minutes(1);
 
 impl Shared {

@@ -51,8 +51,8 @@ impl Lanes {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues an update, and returns whether it is the first waiting update. After the first update, the caller must
-    /// start a task that writes the updates.
+    /// Queues an update. Returns `true` if it is the first waiting update. In this case, the caller must start a task
+    /// that writes the updates.
     fn join(&self, id: &str, waiting: Waiting) -> bool {
         let mut lanes = self.waiting();
         match lanes.get_mut(id) {
@@ -167,7 +167,7 @@ impl Lane {
     }
 }
 
-/// If a lane ends early, it drops the waiting updates. Their callers get an error instead of waiting forever.
+/// If a lane ends early, the waiting updates are dropped. So their callers get an error and do not wait forever.
 impl Drop for Lane {
     fn drop(&mut self) {
         if !self.ended {

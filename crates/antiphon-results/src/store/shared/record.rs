@@ -16,7 +16,7 @@ use crate::error::{DualResponseError, Result};
 /// The prefix of all keys, so that one claim finds everything that has expired.
 pub(super) const ROOT: &str = "results/";
 
-/// Maximum size of a resource in bytes. The rest of a value is for marks, and for counts that grow.
+/// Maximum size of a resource in bytes. The rest of a value is reserved for marks and for growing counts.
 pub(super) const MAX_RESOURCE: usize = Retrying::<dyn Store>::MAX_VALUE - 8 * 1024;
 
 /// Maximum time that a set is kept after its expiry time if no clean-up removes the set.
@@ -25,7 +25,7 @@ const BACKSTOP: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// Maximum number of writers that have a mark.
 const MARKS: usize = 32;
 
-/// An ID that can be part of a key. No set has any other ID.
+/// An ID that can be part of a key. Every set has such an ID.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Id<'a>(pub(super) &'a str);
 

@@ -41,7 +41,7 @@ impl JsonRows {
     }
 }
 
-/// A feed that converts incoming rows to batches. The schema of each batch can store all rows so far.
+/// A feed that converts incoming rows to batches. The schema of each batch is wide enough for all rows so far.
 pub(super) struct JsonFeed {
     parts: BoxStream<'static, Result<Rows, BoxError>>,
     /// Rows that have arrived but are not converted yet.

@@ -2,10 +2,10 @@
 
 use arrow::datatypes::DataType;
 
-/// The largest integer up to which all integers are exact as `f64`.
+/// 2^53. All integers from 0 to this number are exact as `f64`.
 const EXACT: u64 = 1 << 53;
 
-/// The requirements of all numbers of a column for lossless storage.
+/// The properties that a data type needs to store all numbers of a column without loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Numbers {
     /// Whether all numbers are integers of at most 64 bits.

@@ -15,7 +15,8 @@ use crate::{
     ingest::is_json,
 };
 
-/// Converts a batch to a schema that has the same columns, with equal or wider types, and possibly more columns.
+/// Converts a batch to a wider schema. The wider schema has all columns of the batch, with equal or wider types. It can
+/// have further columns.
 pub(crate) fn widen(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     let found = batch.schema();
     let columns = schema.fields().iter().map(|to| match found.index_of(to.name()) {

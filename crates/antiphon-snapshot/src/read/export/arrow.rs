@@ -15,8 +15,8 @@ impl Stream {
 }
 
 impl Encode for Stream {
-    /// Takes the schema that the writer wrote when it was created. An export that starts in the middle discards the
-    /// schema.
+    /// Adds the schema, which the Arrow writer wrote when it was created. An export that starts in the middle discards
+    /// these bytes.
     fn head(&mut self, out: &mut Vec<u8>) -> Result<()> {
         out.append(self.writer.get_mut());
         Ok(())

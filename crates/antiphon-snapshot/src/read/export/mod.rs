@@ -142,7 +142,7 @@ impl Job {
 /// Returns the tag of an export. Exports with equal bytes have equal tags. The tag depends on the stored file and on
 /// all options of the format. If Parquet is written again, the tag also depends on the settings of the writer.
 fn tag(opened: &Opened, request: &ExportRequest, anew: Option<&SnapshotConfig>) -> String {
-    /// The version of the encoders. It must change if a release writes the same rows as different bytes.
+    /// The version of the encoders. It must change if a release encodes the same rows to different bytes.
     const EDITION: &str = "1";
     let mut hash = Sha256::new();
     let mut add = |text: &str| {

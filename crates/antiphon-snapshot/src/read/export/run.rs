@@ -146,7 +146,7 @@ impl Ahead {
     }
 }
 
-/// Writes the selected bytes. Starts with the last known chunk that starts before the selected bytes. Records the
+/// Writes the selected bytes. Encoding begins with the last known chunk before the selected bytes. Also records the
 /// positions at which chunks start.
 async fn run(job: &Arc<Job>, skip: u64, length: u64, sink: &Sink) -> Result<()> {
     let (known, tag) = (&job.opened.known, &job.tag);

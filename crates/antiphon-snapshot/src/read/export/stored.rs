@@ -24,7 +24,10 @@ pub(super) async fn export(job: &Job, range: Option<ByteRange>) -> Result<Export
         GetOptions { range: (!whole).then(|| GetRange::Bounded(wanted.clone())), ..GetOptions::default() };
     let found = job.inner.store.objects.get_opts(&job.opened.data, options).await.map_err(Error::from)?;
     if found.meta.size != total {
-        return Err(Error::Altered("the stored file has another length than was written".into()).into());
+        return Err(Error::Altered(
+            "the length of the stored file differs from the length that was written".into(),
+        )
+        .into());
     }
     let length = wanted.end - wanted.start;
     // If the whole file is read, its digest is checked. A mismatch is returned as an error at the end of the
@@ -47,7 +50,10 @@ pub(super) async fn export(job: &Job, range: Option<ByteRange>) -> Result<Export
                 let error = || Error::Altered("the stored file does not match its digest".into());
                 (!same).then(|| (Err(error()), None))
             }
-            _ => Some((Err(Error::Altered("the stored file has a wrong length".into())), None)),
+            _ => Some((
+                Err(Error::Altered("the length of the stored file does not match its manifest".into())),
+                None,
+            )),
         }
     });
     let body = checked.map(|part: Result<Bytes>| part.map_err(DualResponseError::from)).boxed();

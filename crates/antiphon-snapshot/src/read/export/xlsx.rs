@@ -1,5 +1,5 @@
-//! Exports as an Excel workbook. The workbook is written to a temporary file, because the index is at its start but is
-//! known only at the end.
+//! Exports as an Excel workbook. The index of a workbook is at its start, but is known only at the end. So the workbook
+//! is written to a temporary file.
 
 use std::{
     fs::File,

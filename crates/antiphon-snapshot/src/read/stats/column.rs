@@ -19,7 +19,7 @@ use super::{
 };
 use crate::error::Result;
 
-/// The maximum number of distinct values up to which the frequency of each value is counted.
+/// The frequency of each value is counted only for columns with at most this number of distinct values.
 const COUNTED: usize = 1_000;
 
 /// The maximum length of a text in bytes. If a text of the column is longer, the values of the column are not counted.

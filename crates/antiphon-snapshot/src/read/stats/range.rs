@@ -20,7 +20,7 @@ const SHOWN: usize = 100;
 #[derive(Debug, Default)]
 pub(super) struct Range {
     pub(super) nulls: u64,
-    /// An array with one value, if every chunk with values has exact statistics.
+    /// An array with one value: the smallest value. It is set only if every chunk with values has exact statistics.
     pub(super) least: Option<ArrayRef>,
     pub(super) greatest: Option<ArrayRef>,
 }

@@ -81,7 +81,8 @@ fn stored(kind: &DataType) -> DataType {
     }
 }
 
-/// Shortens `sum(result.price)` to `sum(price)`, because the caller did not choose the name of the table.
+/// Removes the table name from a column name: `sum(result.price)` becomes `sum(price)`. The caller did not choose the
+/// name of the table.
 fn unqualified(name: &str, tables: &[(String, SnapshotId)]) -> String {
     let [(table, _)] = tables else { return name.to_owned() };
     let prefix = format!("{}.", table.to_lowercase());

@@ -1,8 +1,8 @@
 //! Limits for functions whose result can be much larger than their arguments.
 //!
-//! The memory pool of the engine counts the result of a function only when an operator holds the result. So the size
-//! of the result is estimated before each call. If the result could be too large, the batch is split. If the result of
-//! one row could be too large, or the results together become too large, the call fails.
+//! The memory pool of the engine does not count the result of a function before an operator holds it. So this module
+//! estimates the size of the result before each call. If the result could be too large, the batch is split. The call
+//! fails if the result of a single row could be too large, or if all results together become too large.
 
 use std::sync::Arc;
 
@@ -148,8 +148,8 @@ impl Bounded {
     }
 }
 
-/// Returns the maximum size of a value that is repeated for each row. With this size, a batch has at most `bytes`
-/// bytes.
+/// Returns the maximum size of a value that is repeated for each row. The limit ensures that a batch has at most
+/// `bytes` bytes.
 pub(super) fn repeated(bytes: usize) -> usize {
     bytes / BATCH_ROWS
 }

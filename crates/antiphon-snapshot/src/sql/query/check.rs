@@ -105,7 +105,7 @@ fn expression(expr: &Expr, growing: &mut usize) -> ControlFlow<DualResponseError
     }
 }
 
-/// Rejects types whose values all have a size that the query chooses.
+/// Rejects a type if the query itself can choose the size of all its values.
 fn kind(kind: &DataType) -> ControlFlow<DualResponseError> {
     match kind {
         DataType::FixedSizeBinary(_) | DataType::FixedSizeList(..) => {

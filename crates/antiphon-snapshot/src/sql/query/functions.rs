@@ -174,8 +174,8 @@ pub(super) const AGGREGATES: &[&str] = &[
     "var_pop",
 ];
 
-/// Window functions. Functions in [`AGGREGATES`] can also be used as window functions, except functions that collect
-/// values, because each row would contain all previous values.
+/// Window functions. Functions in [`AGGREGATES`] can also be used as window functions. Functions that collect values
+/// are an exception, because each row would contain all previous values.
 pub(super) const WINDOWS: &[&str] = &[
     "cume_dist",
     "dense_rank",

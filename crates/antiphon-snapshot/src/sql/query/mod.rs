@@ -50,7 +50,7 @@ use crate::{
 
 /// The stack size for parsing and planning a query. The syntax tree of a query can be deeper than its running plan.
 const STACK_BYTES: usize = 64 * 1024 * 1024;
-/// The factor between the maximum size of a repeated value and the maximum size of a row that a join repeats.
+/// The maximum size of a row that a join repeats, as a multiple of the maximum size of a repeated value.
 const WIDE: usize = 8;
 /// The maximum number of tables of a query.
 const MAX_TABLES: usize = 16;

@@ -1,8 +1,8 @@
 //! Adds memory accounting and pauses that the engine does not have.
 //!
-//! Window functions over all rows keep the rows in memory, and the engine does not count this memory. A join can
-//! create many batches from one batch, but the engine yields the thread only where batches are read. So a query that
-//! counts the rows of such a join would never yield, and would never check the time limit.
+//! Window functions over all rows keep the rows in memory, and the engine does not count this memory. The engine yields
+//! the thread only where batches are read, but a join can create many batches from one batch. So a query that counts
+//! the rows of such a join would not yield, and would not check the time limit.
 
 use std::{fmt, sync::Arc};
 

@@ -24,8 +24,7 @@ const MAX_DEPTH: usize = 128;
 const MAX_QUERIES: usize = 24;
 /// The maximum number of UNION, INTERSECT and EXCEPT.
 const MAX_SETS: usize = 64;
-/// The maximum number of tables that are read. Each use of a WITH query counts with all tables that the WITH query
-/// reads.
+/// The maximum number of table reads. Each use of a WITH query counts as one read of each table in the WITH query.
 const MAX_READS: u64 = 64;
 /// The maximum number of columns of CUBE.
 const MAX_CUBE: usize = 6;
@@ -65,7 +64,7 @@ struct Gate<'a> {
     world: &'a World,
     /// The names of WITH queries, with the number of tables that each WITH query reads.
     named: HashMap<String, u64>,
-    /// The names of WITH queries that are not completely visited, by the address of the query in the tree.
+    /// The names of WITH queries whose visit has not ended, by the address of the query in the tree.
     bodies: HashMap<usize, String>,
     /// For each open query, the number of tables that it reads.
     reads: Vec<u64>,

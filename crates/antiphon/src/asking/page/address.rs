@@ -23,7 +23,7 @@ impl Base {
         Self { origin, path: String::new(), is_loopback: true }
     }
 
-    /// Parses an address. Returns the reason if it cannot be the address of an answer page.
+    /// Parses an address. If an answer page cannot have this address, returns the reason.
     pub(super) fn parse(text: &str) -> Result<Self, &'static str> {
         if text.len() > MAX_ADDRESS {
             return Err("it has more than 256 bytes");

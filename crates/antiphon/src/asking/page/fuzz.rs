@@ -43,7 +43,8 @@ enum Kind {
 const KINDS: [Kind; 7] =
     [Kind::Ticket, Kind::ViewKey, Kind::Link, Kind::Form, Kind::Cookie, Kind::Session, Kind::SignIn];
 
-/// The creator or the reader of a token: the numbers of its encryption key, audience, principal, browser and task.
+/// A server and a visitor that create or read a token. The fields are the numbers of the encryption key, audience,
+/// principal, browser and task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Place {
     key: usize,
@@ -54,7 +55,7 @@ struct Place {
 }
 
 impl Place {
-    /// Returns a place, and all places that differ from this place in one number.
+    /// Returns one place, and six places that each differ from it in one number.
     fn all() -> [Self; 7] {
         let one = Self::default();
         [

@@ -244,7 +244,7 @@ impl AskPage {
         self
     }
 
-    /// Also accepts visitors who are not signed in, even if the caller of the run is authenticated. Default: no.
+    /// Also accepts visitors who are not signed in, for runs of authenticated callers. Default: no.
     ///
     /// This setting is less secure than [`with_visitor`](Self::with_visitor), because everyone who has a link can read
     /// the question and answer it. The model, the client, and everyone who can read the conversation have the link.

@@ -21,9 +21,9 @@ const SIGN_IN: Duration = Duration::from_secs(10 * 60);
 const ATTEMPT: Cookie =
     Cookie { secure_name: "__Host-ask-sign-in", plain_name: "ask-sign-in", same_site: "Lax" };
 
-/// The cookie of a user who has signed in. The cookie is `Lax`, because the first page behind a link must show whether
-/// the visitor has to sign in, even if the link is on another site. Requests that show or answer a question must come
-/// from the page itself.
+/// The cookie of a user who has signed in. The cookie is `Lax`, because a link can be on another site. The first page
+/// behind the link must show whether the visitor has to sign in. Requests that show or answer a question must come from
+/// the page itself.
 const SESSION: Cookie = Cookie { secure_name: "__Host-ask-user", plain_name: "ask-user", same_site: "Lax" };
 
 /// The client for a sign-in on the page, or the problems of its settings.
@@ -135,7 +135,7 @@ impl Site {
         self.client()?.redeem(&self.redirect(), code, &begun.attempt).await
     }
 
-    /// Returns whether the sign-in settings contain a function that determines the principals of users.
+    /// Returns whether the sign-in settings contain a function that returns the principals of users.
     pub(crate) fn names_principals(&self) -> bool {
         self.open_id().is_some_and(OpenIdClient::has_principal)
     }

@@ -31,8 +31,8 @@ pub(crate) trait Listener: Send + Sync {
 const OPENED: usize = 1024;
 
 impl Site {
-    /// Returns a text for a model about how the user reaches the questions of a task. If the settings require it, this
-    /// method opens the browser, but only once for the same questions. If `again` is true, it opens the browser again.
+    /// Returns a text that tells a model how the user reaches the questions of a task. If the settings require it, this
+    /// method opens the browser, once for each set of questions. If `again` is true, it opens the browser again.
     fn step(&self, view: &TaskView, again: bool) -> String {
         let step =
             if self.page.opens_browser { self.start_browser(view, again) } else { self.show_link(view) };
@@ -87,8 +87,8 @@ impl Site {
 }
 
 impl Asking {
-    /// Returns a text for a model about how the user reaches the answer page with the questions of a task. Returns
-    /// `None` if the answer page is not a channel of the task.
+    /// Returns a text that tells a model how the user reaches the answer page of a task. Returns `None` if the answer
+    /// page is not a channel of the task.
     pub(in crate::asking) fn page_step(&self, view: &TaskView, again: bool) -> Option<String> {
         let site = self.site.as_ref().filter(|_| view.channels.page)?;
         Some(site.step(view, again))

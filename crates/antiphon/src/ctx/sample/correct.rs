@@ -73,7 +73,7 @@ fn shown(reply: &Message) -> String {
     if text.is_empty() { serde_json::to_string(&reply.content).unwrap_or_default() } else { text }
 }
 
-/// Adds a correction to a conversation.
+/// Adds the messages of a correction to a conversation.
 pub(super) fn append(messages: &mut Vec<Message>, correction: &[Message]) {
     // The correction is appended to the last text message of the user, because some models require alternating roles.
     if let ([Message { role: Role::User, content: added, .. }], Some(last)) =

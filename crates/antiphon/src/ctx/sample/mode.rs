@@ -286,8 +286,8 @@ impl Tools {
         Self { offered: tools.into_iter().collect(), choice, validators: Vec::new() }
     }
 
-    /// Converts tool calls that the model wrote as text into `tool_use` blocks, and then sets the stop reason for tool
-    /// calls. A reply without tool calls does not change.
+    /// Converts tool calls that the model wrote as text into `tool_use` blocks. If the reply contains tool calls and is
+    /// complete, also sets the stop reason to `toolUse`. A reply without tool calls does not change.
     fn called(asked: &Asked, reply: Reply, id: &str) -> Called {
         let mut reply = plain::with_calls(&asked.request, reply, id);
         let calls = reply.tool_calls();

@@ -117,8 +117,9 @@ impl Handler {
         Ok(listed)
     }
 
-    /// Returns the task policy of a listed tool if the tool belongs to the registry. A tool of the inner handler can
-    /// have the same name as a hidden tool. But the two tools do not share the same schema value.
+    /// Returns the task policy of a listed tool if the tool belongs to the registry. A hidden tool of the registry and
+    /// a tool of the inner handler can have the same name. To distinguish them, this method compares the addresses of
+    /// their schemas.
     fn policy(&self, registry: &Registry, listed: &Tool) -> Option<TaskPolicy> {
         let own = registry.tool(&listed.name)?;
         let is_own = || Arc::ptr_eq(&own.definition.input_schema, &listed.input_schema);

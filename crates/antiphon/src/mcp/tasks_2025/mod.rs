@@ -2,8 +2,8 @@
 //!
 //! The SDK supports only the tasks of MCP 2026-07-28. So a layer below the SDK renames the requests of MCP 2025-11-25.
 //! `antiphon/tasks/get` is `tasks/get`, and `antiphon/tasks/call` is a `tools/call` with a `task`.
-//! `antiphon/tools/list` is `tools/list`. Its result contains the `execution` of each tool. If a client uses one of
-//! these names directly, the result is the same. In 2026-07-28 requests, these methods are unknown.
+//! `antiphon/tools/list` is `tools/list`. Its result contains the `execution` of each tool. A client can also send
+//! these names directly, and receives the same result. On MCP 2026-07-28, these methods are unknown.
 //!
 //! - `call`: calls that create tasks, and the task support in the list of tools.
 //! - `look`: `tasks/get`, `tasks/cancel` and `tasks/list`.

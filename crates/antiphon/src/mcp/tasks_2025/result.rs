@@ -22,7 +22,7 @@ use crate::{
     task::{Ended, Owner, TaskView, Tasks},
 };
 
-/// How long a client can take to respond to a ping if another client could answer its questions.
+/// The time limit for a ping response. The server sends this ping if another request could send the same questions.
 const PRESENCE: Duration = Duration::from_secs(5);
 
 impl Handler {
@@ -30,8 +30,8 @@ impl Handler {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future withdraws its questions. The next waiting request then sends these questions. Answers that
-    /// have arrived are stored.
+    /// Dropping the future withdraws the questions that it sent. The next `tasks/result` request that waits for the
+    /// same task sends the questions again. Answers that arrived before are stored.
     pub(super) async fn task_result(
         &self,
         tasks: &Arc<Tasks>,
@@ -121,8 +121,7 @@ async fn keep_alive(client: &Client, every: Option<&mut Interval>) {
     client.ping(every.period()).await;
 }
 
-/// Completes if another request wants to send the questions of this client, and this client does not respond to a
-/// ping.
+/// Completes if another request wants to send the same questions, and this client does not respond to a ping.
 async fn deserted(client: &Client, wanted: &Notify) {
     loop {
         wanted.notified().await;
@@ -153,8 +152,8 @@ struct Question {
 type Answer = Pin<Box<dyn Future<Output = crate::Result<Value>> + Send>>;
 
 impl Questions<'_> {
-    /// Claims the questions that no other request sends and that this client can answer. Returns whether there were
-    /// such questions.
+    /// Claims each question that this client can answer, unless another request already sends it. Returns whether it
+    /// claimed any questions.
     fn claim(&mut self, view: &TaskView) -> bool {
         let before = self.out.len();
         for (key, request) in &view.asks {
@@ -187,8 +186,8 @@ impl Questions<'_> {
         }
     }
 
-    /// Waits for the next answer. The requests are polled here and not in separate Tokio tasks. Over HTTP, a question
-    /// must use the stream of the request that it belongs to.
+    /// Waits for the next answer. The requests are polled here and not in separate Tokio tasks. Over HTTP, the server
+    /// must send a question on the stream of the request that asks it.
     async fn answered(&mut self) -> (Question, crate::Result<Value>) {
         let (at, answer) = std::future::poll_fn(|cx| {
             for (at, question) in self.out.iter_mut().enumerate() {

@@ -57,9 +57,9 @@ pub struct ServerBuilder {
     principal: Option<PrincipalHook>,
     pub(super) auth: Option<Arc<dyn Authorize>>,
     states: States,
-    /// The prefix of each mounted server, with the instructions of this server.
+    /// The prefix and the instructions of each mounted server.
     mounted_instructions: Vec<(String, String)>,
-    /// The names of methods whose settings only the outermost server can have.
+    /// The builder methods that were called on this server but are allowed only on the outermost server.
     pub(super) outer_settings: BTreeSet<&'static str>,
     layers: Vec<BoxLayer>,
     problems: Vec<String>,
@@ -72,7 +72,7 @@ type BoxLayer = Box<dyn FnOnce(Next) -> Next + Send + Sync>;
 pub(super) struct Mounted {
     pub(super) registry: Registry,
     pub(super) mount: Arc<Mount>,
-    /// The prefix of each server, with the instructions of this server.
+    /// The prefix and the instructions of each server.
     pub(super) instructions: Vec<(String, String)>,
 }
 
@@ -297,7 +297,7 @@ impl ServerBuilder {
     }
 
     /// Sets the backend: the store, queue and bus that the replicas share. Default: none. Without a backend, the
-    /// server needs no other service. If you use a feature that needs a backend, and do not set a backend,
+    /// server needs no other service. If you use a feature that needs a backend but you do not set one,
     /// [`build`](Self::build) returns an error.
     ///
     /// ```

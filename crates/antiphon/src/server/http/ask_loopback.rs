@@ -26,7 +26,7 @@ const CHECK: Duration = Duration::from_secs(2);
 /// the last page.
 const GRACE: u64 = 5000;
 
-/// How long requests in flight can continue after the last task that needs the page.
+/// How long requests in flight can continue when no task needs the page any more.
 const DRAIN: Duration = Duration::from_secs(1);
 
 /// The maximum number of connections. The browsers of one user open fewer connections.
@@ -107,7 +107,7 @@ async fn listen(
     serve(listener, routes, config, end).await;
 }
 
-/// Completes when no task needs the page. From then on, the page has no address.
+/// Completes when no task needs the page. At this time, it also removes the address of the page.
 async fn is_not_needed(tasks: &Arc<Tasks>, listening: &Mutex<Option<Listening>>) {
     loop {
         tokio::time::sleep(CHECK).await;

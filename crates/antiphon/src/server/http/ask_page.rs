@@ -44,7 +44,7 @@ const READ: Duration = Duration::from_secs(30);
 /// How long an answer waits for the next question of the tool. The browser can then show this question immediately.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How often the browser reloads a page that waits for the tool.
+/// The maximum number of times that the browser reloads a page that waits for the tool.
 const TURNS: u32 = 40;
 
 impl Server {
@@ -145,8 +145,7 @@ fn protect(headers: &mut HeaderMap) {
 
 /// The reason why a request is rejected.
 pub(super) enum Refusal {
-    /// The link is wrong or has expired, or the visitor is not the user of the link. The response is the same in all
-    /// cases.
+    /// The link is invalid or has expired, or it belongs to another user. The response is the same in all cases.
     NotFound,
     /// The visitor is not signed in, but can sign in at this address.
     SignIn(String),
@@ -238,8 +237,8 @@ struct Turn {
 
 pub(super) type AllPages = State<Arc<Pages>>;
 
-/// Shows a button. Previews, scanners and prefetching browsers send this request. So it has no effect, and does not
-/// show the question.
+/// Shows a button. Link previews, scanners and prefetching browsers also send this request. So the request has no
+/// effect and does not show the question.
 async fn landing(
     State(pages): AllPages,
     Path(Link { token }): Path<Link>,
@@ -349,7 +348,7 @@ fn unavailable(error: &crate::Error) -> Refusal {
     Refusal::Unavailable
 }
 
-/// Returns whether the browser prefetches the page, before the user opens it.
+/// Returns whether the request is a prefetch: the user has not opened the page yet.
 pub(super) fn is_prefetch(headers: &HeaderMap) -> bool {
     let purposes = headers.get_all("sec-purpose").iter().chain(headers.get_all("purpose"));
     purposes.filter_map(|purpose| purpose.to_str().ok()).any(|purpose| purpose.contains("prefetch"))

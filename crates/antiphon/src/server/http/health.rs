@@ -21,7 +21,7 @@ use tokio::sync::Mutex;
 
 use super::{Server, Shared};
 
-/// How long the results of the checks are cached. So several probes within this time check the backend only once.
+/// How long the results of the checks are cached. Several probes within this time run the checks of the backend once.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// A function that returns the metrics in Prometheus format.

@@ -234,8 +234,8 @@ impl Server {
         serving.await;
     }
 
-    /// Serves until the server shuts down. This method is neither generic nor `async`, so that programs with a server
-    /// do not compile the future again.
+    /// Serves until the server shuts down. This method is neither generic nor `async`. Otherwise, each program with a
+    /// server would compile the future again.
     fn serve_until_drained(
         &self,
         listener: TcpListener,
@@ -259,5 +259,5 @@ impl Server {
     }
 }
 
-/// At shutdown, connections stay open for this time after the limit for requests.
+/// At shutdown, requests in flight have a time limit. After this limit, connections stay open for this additional time.
 const CUT_OFF: Duration = Duration::from_secs(1);

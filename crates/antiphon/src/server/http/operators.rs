@@ -33,7 +33,7 @@ pub struct OperatorConfig {
     allowed_hosts: Vec<String>,
 }
 
-/// A function that adds the check of the operator to the routes.
+/// A function that adds the authentication of the operator to the routes.
 type Protect = Arc<dyn Fn(&Server, Router) -> Result<Router, BuildError> + Send + Sync>;
 
 impl OperatorConfig {

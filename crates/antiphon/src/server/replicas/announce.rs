@@ -104,7 +104,8 @@ fn encode(from: &str, number: u64, change: &Change) -> Vec<u8> {
 #[derive(Debug, Default)]
 struct Heard(HashMap<String, (u64, Instant)>);
 
-/// How long a replica without announcements is remembered. Duplicate announcements arrive within this time.
+/// How long an announcement number is remembered after the last announcement of its replica. Duplicate announcements
+/// arrive within this time.
 const FORGOTTEN: Duration = Duration::from_secs(10 * 60);
 
 impl Heard {

@@ -40,11 +40,11 @@ struct LegSpanInner {
     /// Whether the span belongs only to the leg. Otherwise, the span belongs to a request, which records its own
     /// errors.
     own: bool,
-    /// Set when the run's ID is recorded in the span. The ID is recorded only once.
+    /// Set after the span has recorded the run's ID, so that it records the ID once.
     named: OnceLock<()>,
 }
 
-/// The counts of a leg at the time when its replay machine was taken out.
+/// The counts of a leg, saved when its replay machine was taken out of the run.
 struct Left {
     tally: Tally,
     /// The methods of the new questions.
@@ -151,8 +151,8 @@ impl LegSpan {
         }
     }
 
-    /// Creates the span of a question that is sent while the tool waits. `to_client` is whether the question is sent
-    /// to the client or to a provider.
+    /// Creates the span of a question that is sent while the tool waits. `to_client` is true if the question is sent to
+    /// the client, and false if it is sent to a provider.
     pub(crate) fn ask(&self, request: &mut Value, to_client: bool) -> Spanned {
         let Some(told) = &self.0 else { return Spanned::none() };
         let method = method(request);
@@ -338,7 +338,7 @@ fn place_of(journal: &Journal) -> Option<SpanContext> {
     trace::from_line(journal.trace.as_deref()?)
 }
 
-/// Returns the trace context of a span. This call starts the span. So its parent cannot be set after this call.
+/// Returns the trace context of a span. This call starts the span, so the parent of the span can no longer be set.
 fn context(span: &Span) -> SpanContext {
     span.context().span().span_context().clone()
 }

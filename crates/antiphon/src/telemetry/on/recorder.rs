@@ -63,7 +63,7 @@ impl Recorder {
         self.tell(|it| it.begun.add(1, &of_tool(tool)));
     }
 
-    /// Counts a run that ended without the end of a leg.
+    /// Counts a run that ended while no leg was running.
     pub(crate) fn run_ended(&self, tool: &str, outcome: Outcome) {
         self.tell(|it| {
             let mut about = of_tool(tool).to_vec();

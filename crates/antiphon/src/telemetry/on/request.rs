@@ -33,7 +33,7 @@ pub(crate) struct About<'a> {
     pub(crate) revision: &'static str,
     pub(crate) id: String,
     pub(crate) meta: &'a Map<String, Value>,
-    /// Whether the request used HTTP. In this case, `header` is the trace context of the HTTP request.
+    /// Whether the request used HTTP. If it did, `header` is the trace context of the HTTP request.
     pub(crate) http: bool,
     pub(crate) header: Option<(&'a str, Option<&'a str>)>,
     /// Whether the request belongs to a run. In this case, the parent span is known only after the sealed state is
@@ -53,7 +53,8 @@ pub(crate) enum Ended<'a> {
     Said(&'a Value),
 }
 
-/// The span of a request. It is part of the request's extensions, so that later code can set the parent of the span.
+/// The span of a request. The request's extensions contain this value, so that later code can set the parent of the
+/// span.
 #[derive(Clone)]
 pub(crate) struct RequestSpan(Arc<Request>);
 

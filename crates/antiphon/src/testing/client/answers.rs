@@ -68,8 +68,8 @@ type ByHand = Box<dyn FnMut(&Question) -> Option<Value> + Send>;
 /// answers with the same key, the client uses them in order, and then repeats the last one.
 ///
 /// If the script contains no answer to a question, the client declines a form, or replies to a sampling request with
-/// an empty text. But if the script contains an unused answer of the same kind with another key, one of the two keys
-/// is probably wrong. The call then fails with an error that contains both keys.
+/// an empty text. But if the script contains an unused answer of the same kind with another key, one of the keys is
+/// probably misspelled. In this case, the call fails with an error that contains both keys.
 #[derive(Default)]
 pub struct Answers {
     by_key: BTreeMap<String, VecDeque<Value>>,
@@ -84,7 +84,7 @@ impl Answers {
         Self::default()
     }
 
-    /// Answers the form with the question key `key` with `content`.
+    /// Answers a form with `content`. `key` is the question key.
     #[must_use]
     pub fn accept(self, key: &str, content: Value) -> Self {
         let mut answer = json!({"action": "accept"});
@@ -104,7 +104,7 @@ impl Answers {
         self.raw(key, json!({"action": "cancel"}))
     }
 
-    /// Replies to the sampling request with the question key `key` with text.
+    /// Replies to a sampling request with text. `key` is the question key.
     #[must_use]
     pub fn sample(self, key: &str, text: &str) -> Self {
         let content = json!({"type": "text", "text": text});
@@ -114,15 +114,15 @@ impl Answers {
         )
     }
 
-    /// Replies to the sampling request with the question key `key` with data. The reply is a call of the tool
+    /// Replies to a sampling request with data. `key` is the question key. The reply is a call of the tool
     /// `__schema__`.
     #[must_use]
     pub fn data(self, key: &str, data: Value) -> Self {
         self.calls(key, &[("__schema__", data)])
     }
 
-    /// Replies to the sampling request with the question key `key` with tool calls. Each call consists of a tool name
-    /// and an input.
+    /// Replies to a sampling request with tool calls. `key` is the question key. Each call consists of a tool name and
+    /// an input.
     #[must_use]
     pub fn calls(self, key: &str, calls: &[(&str, Value)]) -> Self {
         let blocks: Vec<_> = (1..)
@@ -137,8 +137,8 @@ impl Answers {
         )
     }
 
-    /// Answers the question with the key `key` with a JSON-RPC error. If the user rejects the question, use the code
-    /// `-1`.
+    /// Answers a question with a JSON-RPC error. `key` is the question key. To simulate a user who rejects the
+    /// question, use the code `-1`.
     ///
     /// On MCP 2026-07-28, a client cannot answer a question with an error. So the question stays unanswered.
     #[must_use]
@@ -153,7 +153,7 @@ impl Answers {
         self.raw("roots", json!({"roots": roots}))
     }
 
-    /// Answers the question with the key `key` with the MCP result `result`, without changes.
+    /// Answers a question with the MCP result `result`, without changes. `key` is the question key.
     #[must_use]
     pub fn raw(mut self, key: &str, result: Value) -> Self {
         self.by_key.entry(key.to_owned()).or_default().push_back(result);
@@ -195,7 +195,8 @@ impl Answers {
         }
         let (name, unused) = (question.name(), unused.join(", "));
         Err(Error::tool(format!(
-            "the tool asks `{name}`, and the test has no answer with this key; it has unused answers with {unused}"
+            "the tool asks the question `{name}`, but the test has no answer for this question; its unused answers are \
+             for {unused}"
         )))
     }
 }

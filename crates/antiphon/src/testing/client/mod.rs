@@ -108,7 +108,7 @@ impl fmt::Display for Failed {
 impl std::error::Error for Failed {}
 
 impl Client {
-    /// Connects to `server` as a client that declares all capabilities. So the client can answer all questions.
+    /// Connects to `server` as a client that declares all capabilities and can answer all questions.
     ///
     /// # Errors
     ///
@@ -161,8 +161,8 @@ impl Client {
         Self::open(server, revision, host.capabilities(revision), Some(host)).await
     }
 
-    /// As [`start_connection`](Self::start_connection). Like the other methods with this return type, this method is
-    /// not `async`, so that the tests of an author do not compile the future again.
+    /// Calls [`start_connection`](Self::start_connection) and boxes its future. This method and others with this return
+    /// type are not `async`. Otherwise, each author's tests would compile the future again.
     fn open(
         server: &Server,
         revision: Revision,

@@ -95,8 +95,8 @@ impl Replicas {
     /// replicas. If the state of the world is different after such a run, `run` returns an error. A side effect
     /// outside of a step can cause this error.
     ///
-    /// If the replicas share a world, the harness does not send any request twice, because a [step](crate::Ctx::step)
-    /// could then run twice.
+    /// If the replicas share a world, the harness sends no request twice. Otherwise, a [step](crate::Ctx::step) could
+    /// run twice and change the world twice.
     ///
     /// ```
     /// # use std::sync::{Arc, atomic::{AtomicU32, Ordering}};
@@ -280,7 +280,7 @@ impl Replicas {
         Err(Error::tool(format!("the tool still sends questions after {ROUNDS} rounds")))
     }
 
-    /// Runs one leg on a new replica. This method is not `async`, so that the tests of an author do not compile the
+    /// Runs one leg on a new replica. This method is not `async`. Otherwise, each author's tests would compile the
     /// future again.
     fn leg<'a>(
         &'a self,
@@ -313,7 +313,7 @@ impl Replicas {
         if !self.steady || steady(before) == steady(after) {
             return Ok(());
         }
-        Err(Error::tool(format!("{what} was answered with {after} instead of {before}")))
+        Err(Error::tool(format!("the response to {what} was {after}, but the first response was {before}")))
     }
 }
 

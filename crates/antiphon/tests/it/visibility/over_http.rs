@@ -262,6 +262,7 @@ fn rated(builder: ServerBuilder, per_minute: u64) -> ServerBuilder {
 async fn caller_over_its_rate_does_not_read_the_groups() {
     // Every read of the store fails, so the error shows whether the store was read.
     let mut backend = Memory::default().backend(QueueConfig::default());
+    backend = backend.with_patience(Duration::from_millis(50));
     let config = FlakyConfig::seeded(1).with_refused(0).with_lost(1000).with_delayed(0);
     backend.store = Arc::new(Flaky::new(backend.store, config));
     for tool in ["nothing", "erase"] {

@@ -44,8 +44,8 @@ pub(super) fn write_timestamp(bytes: &[u8], is_utc: bool, json: &mut Vec<u8>) ->
     Ok(())
 }
 
-/// Returns the date `days` after the epoch, in the Gregorian calendar. The calculation starts each year in March, so
-/// that a leap day is the last day of the year.
+/// Returns the date `days` after the epoch, in the Gregorian calendar. In this calculation, a year begins in
+/// March, so that a leap day is the last day of the year.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the parts of a date are small")]
 fn civil(days: i64) -> Moment {
     let days = days + EPOCH;

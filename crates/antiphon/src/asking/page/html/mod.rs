@@ -60,7 +60,7 @@ fn page(title: &str, text: &str, head: &str, more: &str) -> String {
     document(title, head, &body)
 }
 
-/// The next step of the user on a web page with a message. The value is the address of this step.
+/// The link or button on a web page with a message. The value is the address to which it leads.
 #[derive(Clone, Copy)]
 pub(crate) enum Step<'a> {
     /// A button that opens the question.
@@ -125,7 +125,7 @@ impl Asking {
     }
 
     /// Returns the first page behind a link. The page does not contain the question, because programs that fetch links
-    /// also read this page. `is_other` is whether the visitor is signed in as another user.
+    /// also read this page. `is_other` is true if the visitor is signed in as another user.
     pub(crate) fn landing(&self, step: Step<'_>, is_other: bool) -> String {
         let title = format!("{} has a question", self.server);
         let text = match step {
@@ -168,8 +168,8 @@ impl Sheet<'_> {
         page(title, text, &head.unwrap_or_default(), &format!("<p>{CLOSE}</p>"))
     }
 
-    /// Returns the page with the form. If submitted answers did not match the form, the page contains the values that
-    /// the user entered, and their problems.
+    /// Returns the page with the form. If the user has submitted invalid values, the page contains these values and
+    /// their problems.
     pub(crate) fn form(&self, form: FormOf<'_>, given: Option<&Given>, problems: &Problems) -> String {
         let title = format!("Question from {}", self.server);
         let mut body = format!("<h1 dir=\"auto\">{}</h1>", Escaped(&title));
@@ -283,7 +283,8 @@ fn question(at: usize, wire: &str, request: &Value, given: Option<&Given>, probl
     html
 }
 
-/// Returns a link that the user is asked to open, with the host and the complete URL. Only the user can open the link.
+/// Returns the HTML of a link that the user must open, with the host and the complete URL. The page itself does not
+/// open the link.
 fn visit(Link { url, host }: &Link<'_>) -> String {
     let (url, name) = (Escaped(url), Escaped(host));
     let warning = if host.split('.').any(|label| label.starts_with("xn--")) {

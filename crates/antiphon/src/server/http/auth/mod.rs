@@ -99,9 +99,9 @@ fn auth_of(auth: Option<&Arc<dyn Authorize>>) -> Option<&Auth> {
     auth.downcast_ref()
 }
 
-/// Returns a configuration problem because of which a visitor who signs in on the answer page could never have the
-/// principal of a caller. `auth` is the authentication of the server. `has_hook` is whether a function of the
-/// application returns the principals of callers.
+/// Returns a configuration problem of the sign-in on the answer page. With this problem, a visitor who signs in would
+/// never have the same principal as a caller. `auth` is the authentication of the server. `has_hook` is true if a
+/// function of the application returns the principals of callers.
 pub(in crate::server) fn sign_in_problem(
     policy: &AskPolicy,
     auth: Option<&Arc<dyn Authorize>>,
@@ -200,8 +200,8 @@ impl Authorize for Auth {
 /// Returns the authentication challenge for a request that the caller is not allowed to send. Returns `None` if no
 /// check is necessary.
 ///
-/// Every transport checks the permission again when it processes the request. At this earlier point, the server can
-/// still respond with a challenge.
+/// Every transport checks the permission again when it processes the request. Only this earlier check can respond with
+/// a challenge.
 pub(super) fn challenge(
     shared: &Shared,
     request: &Received,

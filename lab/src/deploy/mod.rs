@@ -1,5 +1,8 @@
 //! `cargo xtask deploy`: checks the files in `deploy/` with validators.
 
+#[cfg(test)]
+mod tests;
+
 use anyhow::Result;
 
 use crate::project::{self, Project};
