@@ -29,6 +29,8 @@ pub(crate) struct Options {
 enum Test {
     /// The contract tests of `antiphon-store`, without faults.
     Contract,
+    /// `chaos rounds`.
+    Rounds,
     /// `chaos store`.
     Store,
     /// `chaos tasks`.
@@ -39,6 +41,7 @@ impl Test {
     const fn name(self) -> &'static str {
         match self {
             Self::Contract => "contract tests",
+            Self::Rounds => "chaos rounds",
             Self::Store => "chaos store",
             Self::Tasks => "chaos tasks",
         }
@@ -92,6 +95,12 @@ fn cells(project: &Project, topology: Topology, options: &Options) -> Vec<Cell> 
         cells.push(Cell::of(topology, Test::Contract, "none".into(), contract));
     }
     for fault in faults {
+        if chosen(Test::Rounds) {
+            cells.push(Cell::of(topology, Test::Rounds, named(fault), || {
+                chaos::rounds_on(topology, fault, 20 * runs)?;
+                Ok(format!("{} runs", 20 * runs))
+            }));
+        }
         if chosen(Test::Store) {
             cells.push(Cell::of(topology, Test::Store, named(fault), || {
                 let outage = chaos::store_on(topology, fault, jobs, restarts)?;

@@ -56,6 +56,9 @@ pub enum Lab {
     /// Run the servers that tests talk to: PostgreSQL, Redis, NATS, MariaDB.
     #[command(disable_help_flag = true)]
     Services(Arguments),
+    /// Simulate the task engine in virtual time, with processes that die and stall and a backend that fails.
+    #[command(disable_help_flag = true)]
+    Simulate(Arguments),
     /// Load three replicas for an hour, break something every minute, and see whether anything is lost.
     #[command(disable_help_flag = true)]
     Soak(Arguments),

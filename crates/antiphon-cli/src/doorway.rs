@@ -1,7 +1,7 @@
 //! Opens a web page in the browser, if the URL of the page contains a secret.
 //!
 //! All users of the machine can read a program's arguments, so the URL must not be an argument. The browser opens a
-//! file that only its owner can read, and the file redirects to the URL.
+//! file that only the user can read, and the file redirects the browser to the URL.
 
 use std::{
     fs::{self, DirBuilder, OpenOptions},
@@ -12,14 +12,14 @@ use std::{
 
 use anyhow::Result;
 
-/// A folder with a file that redirects to the web page. Dropping this value deletes the folder and the file.
+/// A folder with a file that redirects to the web page. Dropping a `Doorway` deletes the folder and the file.
 pub(crate) struct Doorway {
     folder: PathBuf,
 }
 
 impl Doorway {
-    /// Opens a URL in the user's browser. The URL must have the form that [`url::Url`] prints: without quotes and
-    /// angle brackets, which are special in HTML.
+    /// Opens a URL in the user's browser. The URL must have the form that [`url::Url`] prints, without quotes and angle
+    /// brackets, which are special in HTML.
     pub(crate) fn open(url: &str, title: &str) -> Result<Self> {
         let mut name = [0; 8];
         getrandom::fill(&mut name)?;
@@ -36,7 +36,7 @@ impl Doorway {
         Ok(doorway)
     }
 
-    /// Keeps the file, for a browser that opens it after the CLI has ended.
+    /// Keeps the file, for a browser that opens the file after the CLI has ended.
     pub(crate) fn keep(self) {
         std::mem::forget(self);
     }
@@ -44,7 +44,8 @@ impl Doorway {
 
 impl Drop for Doorway {
     fn drop(&mut self) {
-        // If the deletion fails, the file stays. This is harmless, because the token in the file is no longer valid.
+        // If the deletion fails, the file stays. The file is harmless, because the token in the file is no longer
+        // valid.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }

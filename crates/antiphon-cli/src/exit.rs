@@ -18,15 +18,15 @@ Exit codes:
   6    the server cannot be reached, or rejects the credentials
   130  interrupted";
 
-/// The outcome of a command that did not fail.
+/// The way in which a command ended, if the command returned no error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Done,
     /// The requested item does not exist, or no work was necessary.
     Nothing,
-    /// The tool returned an error, and the CLI printed it.
+    /// The tool returned an error, and the CLI printed the error.
     ToolFailed,
-    /// A question was declined, or no user was present to answer it.
+    /// A question was declined, or no user was present to answer the question.
     Unanswered,
     Interrupted,
 }
@@ -43,7 +43,7 @@ impl From<Outcome> for ExitCode {
     }
 }
 
-/// A usage error. The exit code is 2, like the exit code of usage errors from `clap`.
+/// A usage error. The exit code of a usage error is 2, like the exit code of usage errors from `clap`.
 #[derive(Debug)]
 pub(crate) struct Misused(pub(crate) String);
 
@@ -55,7 +55,7 @@ impl std::fmt::Display for Misused {
 
 impl std::error::Error for Misused {}
 
-/// The server is not reachable or rejects the credentials. The exit code is 6.
+/// The server is not reachable or rejects the credentials. The exit code of an `Unreachable` error is 6.
 #[derive(Debug)]
 pub(crate) struct Unreachable(pub(crate) String);
 
@@ -110,7 +110,7 @@ fn code(error: &anyhow::Error) -> u8 {
     }
 }
 
-/// Returns a hint for the user.
+/// Returns a hint that describes to the user how to fix the error.
 pub(crate) fn hint(error: &HostError) -> Option<&'static str> {
     Some(match error {
         HostError::Connect { endpoint, source } => return connect_hint(endpoint, source.as_ref()),

@@ -58,7 +58,6 @@ impl App {
         clean(&secrets::in_output(&stray.to_string()))
     }
 
-    /// Connects to a server.
     pub(crate) async fn connect(&self, target: &Target, host: HostBuilder) -> Result<Connection> {
         self.open(target, host, self.verbose).await
     }

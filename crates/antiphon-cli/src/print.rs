@@ -21,7 +21,7 @@ pub(crate) fn trimmed(table: &Table) -> String {
     table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }
 
-/// Prints `value` as JSON if `json` is set. Otherwise prints `text`.
+/// Prints `value` as JSON if `json` is set. If `json` is not set, prints `text`.
 pub(crate) fn print(json: bool, value: &Value, text: impl FnOnce() -> String) {
     if json { self::json(&format!("{value:#}")) } else { line(&text()) }
 }
@@ -44,8 +44,8 @@ pub(crate) fn is_lost() -> bool {
     LOST.load(Ordering::Relaxed)
 }
 
-/// Makes text from a server safe to print. Replaces characters that move the cursor, colour the screen, or reorder or
-/// hide text.
+/// Makes text from a server safe to print. `clean` replaces characters that move the cursor, colour the screen, or
+/// reorder or hide text.
 pub(crate) fn clean(text: &str) -> String {
     let replaced = |c: char| is_deceptive(c) && c != '\n' && c != '\t' && !joins(c);
     text.chars().map(|c| if replaced(c) { '\u{fffd}' } else { c }).collect()
@@ -57,7 +57,7 @@ pub(crate) fn json(json: &str) {
 }
 
 /// Makes JSON safe to print. Deceptive characters are escaped, so the value stays the same. Outside strings, JSON
-/// contains no such characters except white space.
+/// contains no deceptive characters except white space.
 fn clean_json(json: &str) -> String {
     let mut cleaned = String::with_capacity(json.len());
     for c in json.chars() {
@@ -74,7 +74,7 @@ fn clean_json(json: &str) -> String {
     cleaned
 }
 
-/// Returns whether a character controls a terminal, reorders text, or is invisible. Such characters are control
+/// Returns whether a character controls a terminal, reorders text, or is invisible. Deceptive characters are control
 /// characters, direction marks, zero-width characters, and tag characters.
 fn is_deceptive(c: char) -> bool {
     c.is_control()
@@ -82,7 +82,7 @@ fn is_deceptive(c: char) -> bool {
         || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
-/// Returns whether a character joins other characters. Some scripts and emoji need such characters.
+/// Returns whether a character joins other characters. Some scripts and emoji need joining characters.
 fn joins(c: char) -> bool {
     matches!(c, '\u{200c}' | '\u{200d}')
 }

@@ -8,10 +8,10 @@ use crate::Arguments;
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/cli.md");
 const HEAD: &str = "\
-# The command
+# CLI reference
 
-What `antiphon` and each of its subcommands say with `--help`.
-[The guide](../guides/command.md) shows them at work.
+This page contains the help texts (`--help`) of `antiphon` and of each subcommand.
+The guide [The `antiphon` CLI](../guides/command.md) shows examples.
 ";
 /// The width that `clap` uses if the terminal's width is unknown.
 const WIDTH: usize = 100;

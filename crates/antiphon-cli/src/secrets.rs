@@ -3,7 +3,7 @@
 /// The replacement for a secret.
 const HIDDEN: &str = "***";
 
-/// Hides the password of a URL, and the values in its query string, because these values often contain keys.
+/// Hides the password of a URL, and the values in its query string. The values in a query string often contain keys.
 pub(crate) fn in_url(text: &str) -> String {
     let Ok(mut url) = url::Url::parse(text) else { return text.to_owned() };
     let names: Vec<String> = url.query_pairs().map(|(name, _)| name.into_owned()).collect();
@@ -30,8 +30,8 @@ pub(crate) fn in_text(text: &str, url: &str) -> String {
     text.replace(url, &in_url(url))
 }
 
-/// Hides secrets in the output of a program: in URLs, after `Bearer`, and after flags and JSON keys whose name
-/// indicates a secret, such as `--token`.
+/// Hides secrets in the output of a program: in URLs, after `Bearer`, and after names that indicate a secret. A name is
+/// a flag such as `--token`, or a JSON key.
 pub(crate) fn in_output(text: &str) -> String {
     let line = |line: &str| {
         let words: Vec<String> = in_pairs(line).split(' ').map(in_word).collect();
@@ -68,7 +68,7 @@ fn in_pairs(text: &str) -> String {
     shown + rest
 }
 
-/// Returns the end of a JSON string: the position before its closing quote. If the closing quote is escaped, this is
+/// Returns the end of a JSON string: the position before its closing quote. If the closing quote is escaped, returns
 /// the position before its backslash.
 fn end_of_value(value: &str, is_escaped: bool) -> usize {
     if is_escaped {

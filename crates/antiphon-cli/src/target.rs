@@ -1,4 +1,4 @@
-//! Selects the server that a command uses, by its name, its URL or its program.
+//! Finds the server that a command uses. The user gives the name, the URL or the program of the server.
 
 use antiphon_host::{Endpoint, HttpEndpoint, Lifecycle};
 use antiphon_transport::revision::Revision;
@@ -166,7 +166,8 @@ impl Definition {
         Ok(headers)
     }
 
-    /// Returns an error if headers or a token are set, because transports other than HTTP would not send them.
+    /// Returns an error if headers or a token are set, because transports other than HTTP would not send headers and
+    /// tokens.
     fn without_headers(&self, reach: &ConnectionArgs) -> Result<()> {
         if reach.token.is_none() && reach.header.is_empty() && self.headers.is_empty() {
             return Ok(());

@@ -28,8 +28,8 @@ pub(crate) struct Tools {
 
 impl Tools {
     pub(crate) async fn run(self, app: &App) -> Result<Outcome> {
-        // Declare the capabilities that `antiphon call` declares, because some servers list tools that ask questions
-        // only for hosts with these capabilities.
+        // Declare the capabilities that `antiphon call` declares. Some servers list a tool that asks questions only
+        // if the host declares these capabilities.
         let connection = app.connect(&self.target, person::declaring(app)).await?;
         if let Some(name) = &self.tool {
             let Some(tool) = call::find(&connection, name, &self.target.server).await? else {
@@ -68,7 +68,7 @@ fn clipped(text: &str) -> String {
 
 const LONGEST: usize = 90;
 
-/// Returns the hints that the server declares about a tool. These hints are not verified.
+/// Returns the hints that the server declares about a tool. The CLI does not verify the declared hints.
 fn hints(tool: &Tool) -> Vec<&'static str> {
     let tasks = follow::task_support(tool);
     let tool = json!(tool);

@@ -28,7 +28,8 @@ use crate::{
 pub(crate) struct Answering {
     pub(crate) name: String,
     pub(crate) version: String,
-    /// The capabilities to declare. `None` declares the capabilities that have a handler.
+    /// The capabilities that the host declares to servers. If the value is `None`, the host declares the capabilities
+    /// that have a handler.
     pub(crate) declared: Option<Value>,
     pub(crate) sampling: Option<Sampling>,
     pub(crate) forms: Forms,
@@ -42,7 +43,7 @@ pub(crate) struct Answering {
     pub(crate) forward: Option<Forward>,
 }
 
-/// A function that answers a question. The arguments are the method and the parameters of the question.
+/// A function that answers a question. The arguments of the function are the method and the parameters of the question.
 #[cfg(feature = "proxy")]
 pub(crate) type Forward =
     Arc<dyn Fn(String, Value) -> crate::form::BoxFuture<'static, Result<Value, ErrorData>> + Send + Sync>;
@@ -53,7 +54,7 @@ pub(crate) type Forward =
 pub struct Root {
     /// The location of the folder, as a `file://` URI.
     pub uri: String,
-    /// The name of the folder that users see.
+    /// The name that users see for the folder.
     pub name: Option<String>,
 }
 
@@ -63,7 +64,7 @@ impl Root {
         Self { uri: uri.into(), name: None }
     }
 
-    /// Sets the name of the folder that users see. Default: none.
+    /// Sets the name that users see for the folder. Default: none.
     #[must_use]
     pub fn with_name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
@@ -75,7 +76,7 @@ impl Root {
 const REFUSED: i32 = -1;
 
 impl Answering {
-    /// Returns the capabilities to declare: the capabilities that have a handler, and tasks.
+    /// Returns the capabilities that the host declares: tasks, and every capability that has a handler.
     pub(crate) fn capabilities(&self) -> Value {
         if let Some(declared) = &self.declared {
             return declared.clone();
@@ -97,13 +98,13 @@ impl Answering {
         if self.roots.is_some() {
             capabilities["roots"] = json!({});
         }
-        // Servers can run calls as tasks. The host then follows the task.
+        // This extension declares that the host supports tasks. Servers can then run calls as tasks.
         capabilities["extensions"] = json!({rmcp::model::TASKS_EXTENSION_ID: {}});
         capabilities
     }
 
-    /// Returns whether this connection reports changes of the server's lists as events. A proxy listens to these
-    /// changes on only one of its connections.
+    /// Returns whether a connection reports changes of the server's lists as events. A proxy listens to changes of the
+    /// server's lists on only one of its connections.
     pub(crate) fn watches_lists(&self) -> bool {
         #[cfg(feature = "proxy")]
         if self.forward.is_some() {
@@ -123,7 +124,8 @@ impl Answering {
             #[cfg(feature = "proxy")]
             if let Some(forward) = &self.forward {
                 if let Some(id) = params["elicitationId"].as_str() {
-                    // The server reports the end of the visit, and the host then reports an event.
+                    // The server later reports the end of the user's visit to the page. The host then sends an event
+                    // to the application.
                     self.visits.begin(id);
                 }
                 return forward(method.to_owned(), params.clone()).await;

@@ -24,7 +24,8 @@ pub(crate) type Running = RunningService<RoleClient, Answering>;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Lifecycle {
-    /// Uses the newest revision that both the host and the server support. The host tries MCP 2026-07-28 first.
+    /// Uses the newest revision that both the host and the server support. With `Auto`, the host tries MCP 2026-07-28
+    /// first.
     #[default]
     Auto,
     /// Uses MCP 2026-07-28, which has no sessions.
@@ -33,7 +34,8 @@ pub enum Lifecycle {
     Legacy,
 }
 
-/// The address of a server, and how to connect to it. A host can connect to an endpoint several times.
+/// The address of a server, and the transport that a host uses to connect to the server. A host can connect to an
+/// endpoint several times.
 #[derive(Clone)]
 pub struct Endpoint {
     name: String,
@@ -59,7 +61,7 @@ type Cause = Box<dyn std::error::Error + Send + Sync>;
 enum Failed {
     /// The transport could not be opened.
     Open(Cause),
-    /// The server did not respond as expected. If `cause` is `Some`, it describes the reason better than `error`.
+    /// The server did not respond as expected. If `cause` is `Some`, `cause` describes the reason better than `error`.
     Handshake { error: Box<ClientInitializeError>, cause: Option<Cause> },
 }
 
@@ -68,7 +70,8 @@ enum Failed {
 #[error("the server did not answer within {after:?}, the time limit to connect")]
 struct NoAnswer {
     after: Duration,
-    /// The last line that is not an MCP message. The program may have printed such text instead of its response.
+    /// The last line on the program's standard output that is not an MCP message. The program may have printed the line
+    /// instead of its response.
     #[source]
     stray: Option<StrayOutput>,
 }
@@ -99,8 +102,8 @@ impl Endpoint {
     /// Creates an endpoint for a program, like [`command`](Self::command), but with a specific environment, working
     /// directory or standard error. For each connection, the host calls `prepare` to get the command.
     ///
-    /// If the standard error of the command is piped, the host reads this output. The error of a failed connection
-    /// then contains the last lines of the output, see [`ProgramExited`](crate::ProgramExited).
+    /// The host reads the standard error of the command if the standard error is piped. The error of a failed
+    /// connection then contains the last lines of the standard error, see [`ProgramExited`](crate::ProgramExited).
     #[cfg(feature = "process")]
     pub fn child(
         name: impl Into<String>,
@@ -115,16 +118,15 @@ impl Endpoint {
         Self::websocket_at(url.into())
     }
 
-    /// Creates the endpoint for [`websocket`](Self::websocket). Like `sse_at`, this function is not generic. Otherwise,
-    /// each program with a host would compile the transport and the connection again.
+    /// Creates the endpoint for [`websocket`](Self::websocket). Like `sse_at`, `websocket_at` is not generic. If
+    /// `websocket_at` were generic, each program with a host would compile the transport and the connection again.
     #[cfg(feature = "websocket")]
     fn websocket_at(url: String) -> Self {
         use antiphon_transport::websocket::{WebSocketClient, WebSocketClientConfig};
 
         Self::new(url.clone(), move || {
             let url = url.clone();
-            // The host reconnects instead of the transport, because only the host can decide which requests to
-            // repeat.
+            // The transport must not reconnect, because only the host can decide which requests to repeat.
             async move {
                 WebSocketClient::connect(&url, WebSocketClientConfig::default().with_reconnect(None)).await
             }
@@ -167,9 +169,9 @@ impl Endpoint {
 
     /// Creates an endpoint for a server over any transport of the SDK. The host calls `open` for each connection.
     ///
-    /// When the SDK reads and writes messages, it discards the fields for tasks of MCP 2025-11-25. The endpoints that
-    /// the other functions of `Endpoint` create, and the transports of the crate `antiphon-transport`, preserve these
-    /// fields. This function uses your transport unchanged.
+    /// When the SDK reads and writes messages, the SDK discards the fields for tasks of MCP 2025-11-25. The endpoints
+    /// that the other functions of `Endpoint` create, and the transports of the crate `antiphon-transport`, preserve
+    /// the fields for tasks. `Endpoint::new` uses your transport without changes.
     pub fn new<F, Fut, T, E, O, A>(name: impl Into<String>, open: F) -> Self
     where
         F: Fn() -> Fut + Send + Sync + 'static,
@@ -220,7 +222,7 @@ impl Endpoint {
         }
     }
 
-    /// Sets the URL of the endpoint to its name.
+    /// Uses the name of the endpoint as the URL of the endpoint.
     #[cfg(any(feature = "http", feature = "websocket", feature = "sse"))]
     #[cfg_attr(not(feature = "results"), expect(unused_mut, reason = "nobody asks where it is"))]
     pub(crate) fn at_its_name(mut self) -> Self {
@@ -332,7 +334,7 @@ impl Endpoint {
         Error::Connect { endpoint, source: cause.unwrap_or_else(|| root_cause(error)) }
     }
 
-    /// Returns an authorization error if the server rejected a request because it requires authorization.
+    /// Returns an authorization error if the server rejected a request because the server requires authorization.
     #[cfg(feature = "http")]
     pub(crate) fn refused(&self, error: &(dyn std::error::Error + 'static)) -> Option<Error> {
         use rmcp::transport::streamable_http_client::{AuthRequiredError, InsufficientScopeError};
@@ -362,7 +364,8 @@ pub(crate) struct Attempt {
 }
 
 impl Attempt {
-    /// Resolves an authorization error, so that the caller can retry. Returns any other error.
+    /// Gets a new token after an authorization error, so that the caller can retry. Returns an error if `error` is
+    /// not an authorization error, or if the host cannot get a token.
     #[cfg_attr(
         not(feature = "auth"),
         expect(clippy::unused_async, reason = "without the feature nobody authorizes")
@@ -376,7 +379,8 @@ impl Attempt {
     }
 }
 
-/// Returns the cause of a failed connection. The messages of the SDK contain internal type names and hide the cause.
+/// Returns the cause of a failed connection. The error messages of the SDK contain internal type names and hide the
+/// cause.
 fn root_cause(error: ClientInitializeError) -> Cause {
     match error {
         // Both revisions failed, nearly always with the same cause.
@@ -393,7 +397,8 @@ fn modern() -> ClientLifecycleMode {
     ClientLifecycleMode::Discover { preferred_versions: Revision::Rounds.protocol_versions() }
 }
 
-/// Returns the next mode for a connection attempt to a server whose revision is unknown. Each mode is tried once.
+/// Returns the next mode for a connection attempt to a server whose revision is unknown. The host tries each mode only
+/// once.
 fn another_way(tried: &ClientLifecycleMode, error: &ClientInitializeError) -> Option<ClientLifecycleMode> {
     use ClientInitializeError as Failed;
 
@@ -423,8 +428,8 @@ fn another_way(tried: &ClientLifecycleMode, error: &ClientInitializeError) -> Op
     }
 }
 
-/// Returns whether the connection was lost. If it was not, the server responded, and its response is the cause of the
-/// error.
+/// Returns whether the connection was lost. If the connection was not lost, the server responded, and its response is
+/// the cause of the error.
 #[cfg(feature = "process")]
 fn is_lost(error: &ClientInitializeError) -> bool {
     match error {

@@ -54,12 +54,14 @@ pub enum Error {
         code: i32,
         /// The error message that the server sent.
         message: String,
-        /// The `data` of the JSON-RPC error.
+        /// The additional data of the JSON-RPC error, from its member `data`.
         data: Option<Value>,
     },
-    /// The server requires that the user first visits these web pages (`-32042`). Either the user did not visit the
-    /// pages, or the server required the pages again.
-    #[error("the server requires the user to visit web pages first, and the user did not")]
+    /// The server requires that the user first visits the listed web pages (`-32042`). Either the user did not visit
+    /// the pages, or the server required the pages again.
+    #[error(
+        "the server requires the user to open web pages first: the user did not open them, or the server asked for them again"
+    )]
     PagesRequired(Vec<Page>),
     /// The tool still asks questions after the maximum number of rounds.
     #[error(
@@ -85,7 +87,7 @@ pub enum Error {
     TaskUnfinished {
         /// The ID of the task.
         id: String,
-        /// How long the host has waited.
+        /// How long the host has waited for the server.
         after: Duration,
     },
     /// The server has received answers to all questions of the task, but the task still asks the same questions.
@@ -103,7 +105,7 @@ pub enum Error {
     Timeout {
         /// The MCP method of the request.
         method: String,
-        /// How long the host has waited.
+        /// How long the host has waited for the server.
         after: Duration,
         /// The last stray line that the program wrote to its standard output during the request. A stray line is not an
         /// MCP message, and can be the reason why a response is missing.
@@ -125,7 +127,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns the JSON-RPC error code, if the server returned an error code.
+    /// Returns the JSON-RPC error code, if the server returned a JSON-RPC error.
     pub fn code(&self) -> Option<i32> {
         match self {
             Self::Server { code, .. } => Some(*code),

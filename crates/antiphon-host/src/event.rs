@@ -23,10 +23,11 @@ use crate::{
 pub struct Round {
     /// The number of the round, from 1.
     pub number: u32,
-    /// The keys of the questions that the server asked in this round. The list is empty in the last round.
+    /// The keys of the questions that the server asked in this round. In the last round of a call, the list of question
+    /// keys is empty.
     pub asks: Vec<String>,
-    /// The actions of the run in this round, as JSON from `_meta["antiphon/trace"]`. Antiphon servers send these
-    /// actions if they are built with `ServerBuilder::with_traces`.
+    /// The actions of the run in this round, as JSON from `_meta["antiphon/trace"]`. An Antiphon server sends the
+    /// actions of a run if the server is built with `ServerBuilder::with_traces`.
     pub trace: Option<Value>,
 }
 
@@ -45,7 +46,7 @@ pub enum Event {
     Log {
         /// The severity of the message, from `debug` to `emergency`.
         level: String,
-        /// The name of the logger.
+        /// The name of the logger on the server.
         logger: Option<String>,
         /// The content of the log message: a text or any JSON value.
         data: Value,
@@ -58,12 +59,12 @@ pub enum Event {
     PromptsChanged,
     /// The server's list of resources has changed.
     ResourcesChanged,
-    /// The contents of a resource that the host has subscribed to have changed.
+    /// A resource to which the host has subscribed has changed.
     ResourceUpdated {
         /// The URI of the resource.
         uri: String,
     },
-    /// The user has finished on a web page that the server asked to open.
+    /// The user has finished the visit to a web page that the server asked the user to open.
     PageComplete {
         /// The elicitation ID, with which the server and the host identify the visit to the page.
         elicitation_id: String,
@@ -80,7 +81,7 @@ pub enum Event {
 pub struct Progress {
     /// The current value of the progress.
     pub progress: f64,
-    /// The value at which the call is complete, if the server sent it.
+    /// The value at which the call is complete, if the server sent this value.
     pub total: Option<f64>,
     /// The text that describes the progress to the user.
     pub message: Option<String>,
@@ -90,7 +91,7 @@ type Listener = Arc<dyn Fn(Event) + Send + Sync>;
 type ProgressListener = Arc<dyn Fn(Progress) + Send + Sync>;
 type UpdateListener = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// The listeners of a connection.
+/// The functions that receive the events of a connection.
 #[derive(Clone, Default)]
 pub(crate) struct Events {
     listener: Option<Listener>,
@@ -106,7 +107,7 @@ pub(crate) struct Events {
 struct Calls {
     listening: BTreeMap<String, ProgressListener>,
     /// Progress events that arrived before their call was registered. A call can be registered only after its request
-    /// was sent, because sending creates the progress token.
+    /// was sent, because the progress token is created when the request is sent.
     early: Vec<(String, Progress)>,
 }
 
@@ -118,7 +119,7 @@ impl Events {
         Self { listener, strays, taps, ..Self::default() }
     }
 
-    /// Returns a copy that has the same listeners, but no calls, resources and tasks.
+    /// Returns a copy with the listeners of this `Events`, but without its calls, resources and tasks.
     pub(crate) fn fresh(&self) -> Self {
         Self::new(self.listener.clone(), self.strays.fresh(), self.taps.clone())
     }
@@ -128,22 +129,19 @@ impl Events {
         self.listener.is_some()
     }
 
-    /// Returns the stray output of the connection's program.
     pub(crate) fn strays(&self) -> &Strays {
         &self.strays
     }
 
-    /// Returns the functions that observe the connection.
     pub(crate) fn taps(&self) -> &Taps {
         &self.taps
     }
 
-    /// Returns the tasks of the connection and their listeners.
     pub(crate) fn tasks(&self) -> &Tasks {
         &self.tasks
     }
 
-    /// Ends the open questions of a lost connection, because their answers cannot be sent.
+    /// Ends the open questions of a lost connection, because the answers to these questions cannot be sent.
     pub(crate) fn lose(&self) {
         self.lost.notify_waiters();
     }
@@ -223,7 +221,7 @@ impl Events {
     }
 }
 
-/// The registration of a progress listener. Dropping this value ends the registration.
+/// The registration of a progress listener. Dropping a `Listening` ends the registration.
 pub(crate) struct Listening {
     calls: Arc<Mutex<Calls>>,
     token: String,

@@ -1,5 +1,5 @@
-//! Forms for the user. If a handler is registered for the question key of a form, it shows the form. Otherwise, the
-//! general handler shows it.
+//! Forms for the user. If a handler is registered for the question key of a form, this handler shows the form. The
+//! general handler shows all other forms.
 
 use std::{collections::BTreeMap, fmt, future::Future, pin::Pin, sync::Arc};
 
@@ -12,11 +12,12 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Form {
-    /// The question key, if the server sends a key. You can register a handler for a question key.
+    /// The question key of the form, if the server sends a question key. You can register a handler for a question key.
     pub key: Option<String>,
     /// The text of the question to the user.
     pub message: String,
-    /// The fields of the form. They have the order of the schema if the feature `preserve_order` of `serde_json` is on.
+    /// The fields of the form. The fields have the order of the schema if the feature `preserve_order` of `serde_json`
+    /// is on.
     pub fields: Vec<Field>,
     /// The JSON Schema of the form, as received from the server.
     pub schema: Value,
@@ -24,19 +25,19 @@ pub struct Form {
     pub context: Option<Value>,
 }
 
-/// A field of a form.
+/// A field that the user fills in.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Field {
-    /// The name of the field in the answer.
+    /// The name under which the answer contains the value of the field.
     pub name: String,
-    /// The label that the user sees: the title of the field, or its name.
+    /// The label that the user sees: the title of the field, or its name if the field has no title.
     pub title: String,
     /// The description of the field.
     pub description: Option<String>,
     /// Whether the user must fill in the field.
     pub required: bool,
-    /// The default value.
+    /// The default value of the field.
     pub default: Option<Value>,
     /// The kind of value that the field accepts.
     pub kind: FieldKind,
@@ -51,7 +52,7 @@ pub enum FieldKind {
         /// The format that the text must have: `email`, `uri`, `date` or `date-time`.
         format: Option<String>,
     },
-    /// The field accepts a number.
+    /// The field accepts a number, optionally with a minimum and a maximum.
     Number {
         /// Whether only whole numbers are valid.
         integer: bool,
@@ -62,9 +63,9 @@ pub enum FieldKind {
     },
     /// The field accepts yes or no.
     Boolean,
-    /// The field accepts one of these values.
+    /// The field accepts exactly one of the listed values.
     Choice(Vec<Choice>),
-    /// The field accepts any number of these values.
+    /// The field accepts any number of the listed values.
     Choices(Vec<Choice>),
 }
 
@@ -72,7 +73,7 @@ pub enum FieldKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Choice {
-    /// The value as it appears in the answer.
+    /// The value that the answer contains if the user selects this choice.
     pub value: String,
     /// The label that the user sees.
     pub title: String,
@@ -81,7 +82,7 @@ pub struct Choice {
 /// The user's response to a form.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Shown {
-    /// The user filled in the form. The value is the answer.
+    /// The user filled in the form. The value contains the user's answer.
     Accept(Value),
     /// The user declined to answer.
     Decline,
@@ -99,8 +100,8 @@ impl Shown {
     }
 }
 
-/// A handler that shows forms to the user. Every closure `Fn(Form) -> impl Future<Output = Shown>` implements this
-/// trait.
+/// A handler that shows forms to the user. Every closure `Fn(Form) -> impl Future<Output = Shown>` implements
+/// `FormHandler`.
 pub trait FormHandler: Send + Sync + 'static {
     /// Shows a form to the user, and returns the user's response.
     fn show(&self, form: Form) -> BoxFuture<'_, Shown>;
@@ -116,7 +117,7 @@ where
     }
 }
 
-/// A form handler that fills in every form with its default values. Use this handler for programs without a user.
+/// A form handler that fills in every form with its default values. Use `Defaults` for programs without a user.
 ///
 /// If a required field has no default value, the handler declines the form.
 #[derive(Clone, Copy, Debug, Default)]
@@ -216,7 +217,7 @@ const KEY_META: &str = "antiphon/key";
 /// The `_meta` key for data to show with a form.
 const CONTEXT_META: &str = "antiphon/elicit-context";
 
-/// The handlers by question key, and the handler for all other forms.
+/// The form handlers: one handler for each registered question key, and one handler for all other forms.
 #[derive(Clone, Default)]
 pub(crate) struct Forms {
     pub(crate) by_key: BTreeMap<String, Arc<dyn FormHandler>>,

@@ -1,4 +1,4 @@
-//! The messages of a connection, and the standard error of its program, for tools that show them.
+//! Gives debugging tools access to the messages of a connection, and to the standard error of its program.
 
 use std::{fmt, sync::Arc};
 
@@ -13,7 +13,7 @@ use serde_json::Value;
 pub struct Frame {
     /// The sender of the message.
     pub direction: Direction,
-    /// The message.
+    /// The JSON-RPC message.
     pub message: Value,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Taps {
 }
 
 impl Taps {
-    /// Reports a message, if a function is set.
+    /// Reports a message to the function that observes messages, if this function is set.
     pub(crate) fn frame(&self, direction: Direction, message: &impl serde::Serialize) {
         if let Some(listener) = &self.frames
             && let Ok(message) = serde_json::to_value(message)

@@ -86,15 +86,15 @@ impl Default for HostLimits {
 }
 
 impl HostLimits {
-    /// Sets the maximum number of rounds of a call. A round is one request and its response. This limit does not apply
-    /// to tasks. Default: 10.
+    /// Sets the maximum number of rounds of a call. A round is one request and its response. The limit on rounds does
+    /// not apply to tasks. Default: 10.
     #[must_use]
     pub fn with_rounds(mut self, rounds: u32) -> Self {
         self.rounds = rounds;
         self
     }
 
-    /// Sets how many questions of one round the host answers at the same time. The minimum is 1. Default: 4.
+    /// Sets how many questions of one round the host answers at the same time. The minimum value is 1. Default: 4.
     #[must_use]
     pub fn with_concurrent_asks(mut self, asks: usize) -> Self {
         self.concurrent_asks = asks.max(1);
@@ -103,8 +103,8 @@ impl HostLimits {
 
     /// Sets the maximum time to wait for the response to a request. Default: no limit.
     ///
-    /// In a session, this time includes the answers of users, because questions arrive before the response. On MCP
-    /// 2026-07-28 this time does not include the answers of users.
+    /// In a session, the timeout includes the time that users need to answer questions, because questions arrive before
+    /// the response. On MCP 2026-07-28, the timeout does not include the time that users need to answer.
     #[must_use]
     pub fn with_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
         self.timeout = timeout.into();
@@ -114,20 +114,20 @@ impl HostLimits {
     /// Sets the maximum time to connect: to open the transport, and to wait for the first response of the server.
     /// Default: 5 minutes.
     ///
-    /// This time applies separately to each protocol revision that the host tries. The default is long, because
-    /// programs can be compiled or downloaded when they start. `None` disables the limit. The time does not include
-    /// the authorization by the user.
+    /// The connect timeout applies separately to each protocol revision that the host tries. The default timeout is
+    /// long, because programs can be compiled or downloaded when they start. `None` disables the timeout. The connect
+    /// timeout does not include the authorization by the user.
     #[must_use]
     pub fn with_connect_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
         self.connect_timeout = timeout.into();
         self
     }
 
-    /// Sets how often the host tries to open a lost connection again before the request fails. Also sets the first and
-    /// the longest delay between two tries. Default: 5 tries, a first delay of 200 ms, and a longest delay of 10
-    /// seconds.
+    /// Sets how often the host tries to open a lost connection again before the request fails. `with_reconnects` also
+    /// sets the first and the longest delay between two tries. Default: 5 tries, a first delay of 200 ms, and a longest
+    /// delay of 10 seconds.
     ///
-    /// The delay doubles with each retry, and is shortened by a random part.
+    /// The delay between two tries doubles with each retry, and is shortened by a random part.
     #[must_use]
     pub fn with_reconnects(mut self, reconnects: u32, first: Duration, longest: Duration) -> Self {
         self.reconnects = reconnects;
@@ -136,7 +136,7 @@ impl HostLimits {
         self
     }
 
-    /// Sets how long the host waits until the user has finished on a web page. Default: 10 minutes.
+    /// Sets how long the host waits for the user to finish the visit to a web page. Default: 10 minutes.
     #[must_use]
     pub fn with_page_timeout(mut self, timeout: Duration) -> Self {
         self.page_timeout = timeout;
@@ -158,8 +158,8 @@ impl HostLimits {
         self
     }
 
-    /// Sets how many consecutive polls of an MCP 2026-07-28 task can return no other questions than already answered
-    /// ones. After more such polls, the wait for the task fails. Default: 50.
+    /// Sets how many consecutive polls of an MCP 2026-07-28 task can return only questions that are already answered.
+    /// If more consecutive polls than this number return no new question, the wait for the task fails. Default: 50.
     #[must_use]
     pub fn with_stuck_polls(mut self, polls: u32) -> Self {
         self.stuck_polls = polls;
@@ -168,7 +168,7 @@ impl HostLimits {
 }
 
 impl Host {
-    /// Creates a builder for a host with this name and version.
+    /// Creates a builder for a host with the given name and version.
     pub fn builder(name: impl Into<String>, version: impl Into<String>) -> HostBuilder {
         HostBuilder {
             name: name.into(),
@@ -264,14 +264,15 @@ impl HostBuilder {
     }
 
     /// Sets the model that answers sampling requests. If a request asks for structured data, the host uses the best
-    /// method of the provider. The server still receives the reply as a `tool_use` block. Default: none.
+    /// method that the model's provider supports. If a request asks for structured data, the server always receives
+    /// the reply as a `tool_use` block. Default: none.
     pub fn with_model(mut self, model: impl Model) -> Self {
         self.model = Some(Arc::new(model));
         self
     }
 
-    /// Sets the handler that approves sampling requests and replies. Default: none. Without this handler, the host
-    /// sends requests and replies without approval.
+    /// Sets the handler that approves sampling requests and replies. Default: none. Without an approval handler, the
+    /// host sends requests and replies without approval.
     pub fn with_approval(mut self, approval: impl Approval) -> Self {
         self.approval = Some(Arc::new(approval));
         self
@@ -284,8 +285,8 @@ impl HostBuilder {
     }
 
     /// Sets the handler for all forms that have no handler for their question key. The handler can show the
-    /// [`fields`](crate::Form::fields) of a form. Default: none. Without this handler, the host declines forms that
-    /// have no handler for their question key.
+    /// [`fields`](crate::Form::fields) of a form. Default: none. Without a general handler, the host declines forms
+    /// that have no handler for their question key.
     pub fn with_forms(mut self, handler: impl FormHandler) -> Self {
         self.forms.otherwise = Some(Arc::new(handler));
         self
@@ -310,16 +311,16 @@ impl HostBuilder {
     }
 
     /// Sets a function that receives stray output: a line on the standard output of a server program that is not an MCP
-    /// message. The host calls the function once for each program, with the first such line. Default: none. The host
-    /// also logs a warning without the line, because the line can contain secrets.
+    /// message. The host calls the function once for each program, with the first line of stray output. Default: none.
+    /// The host also logs a warning. The warning does not contain the stray line, because the line can contain secrets.
     #[cfg(feature = "process")]
     pub fn with_stray_output(mut self, listener: impl Fn(&StrayOutput) + Send + Sync + 'static) -> Self {
         self.strays = Strays::new(listener);
         self
     }
 
-    /// Sets the function that is called for each JSON-RPC message of a connection. The messages can contain secrets of
-    /// the user. Default: none.
+    /// Sets the function that is called for each JSON-RPC message of a connection. The JSON-RPC messages can contain
+    /// secrets of the user. Default: none.
     ///
     /// ```
     /// use antiphon_host::{Direction, Host};

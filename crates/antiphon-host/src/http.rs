@@ -46,7 +46,7 @@ impl HttpEndpoint {
         self
     }
 
-    /// Sets how the host gets tokens when the server requires authorization. These tokens replace the token of
+    /// Sets how the host gets tokens when the server requires authorization. Tokens from `auth` replace the token of
     /// [`with_bearer`](Self::with_bearer). All connections to this endpoint and its clones share the tokens. Default:
     /// none.
     #[cfg(feature = "auth")]
@@ -74,8 +74,9 @@ impl HttpEndpoint {
 }
 
 /// Creates an HTTP client that follows redirects only within the same origin and with status 307 or 308. Many servers
-/// redirect to a path with a slash. Redirects to other origins are not followed, because the credentials belong to one
-/// server. Redirects with another status are not followed, because the redirected request would have no body.
+/// redirect to a path that ends with a slash. Redirects to other origins are not followed, because the credentials
+/// belong to one server. Redirects with a status other than 307 and 308 are not followed, because the redirected
+/// request would have no body.
 pub(crate) fn client() -> Result<LegacyTasksHttp, String> {
     let redirects = reqwest::redirect::Policy::custom(|redirect| {
         let keeps_body = matches!(redirect.status().as_u16(), 307 | 308);
@@ -94,7 +95,7 @@ pub(crate) fn client() -> Result<LegacyTasksHttp, String> {
 
 const MAX_REDIRECTS: usize = 5;
 
-/// Returns the cause of a transport error: `Connection refused`, not `error sending request for url`.
+/// Returns the cause of a transport error, for example `Connection refused` instead of `error sending request for url`.
 pub(crate) fn root_cause(
     error: Box<dyn std::error::Error + Send + Sync>,
 ) -> Box<dyn std::error::Error + Send + Sync> {

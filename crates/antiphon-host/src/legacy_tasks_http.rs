@@ -1,8 +1,9 @@
-//! Preserves the fields for tasks of MCP 2025-11-25 over streamable HTTP. The SDK would discard these fields.
+//! Preserves the fields for tasks of MCP 2025-11-25 over streamable HTTP. The SDK would discard the fields for these
+//! tasks.
 //!
-//! `antiphon_transport::legacy_tasks` converts the messages. The SDK passes sent messages and received events to this
-//! client. But the SDK parses JSON responses itself, and would lose fields of some responses. So this client itself
-//! sends the requests for such responses.
+//! `antiphon_transport::legacy_tasks` converts the messages. The SDK passes sent messages and received events to the
+//! client `LegacyTasksHttp`. But the SDK parses JSON responses itself, and would lose fields of some responses. So
+//! `LegacyTasksHttp` itself sends the requests whose responses would lose fields.
 
 use std::{collections::HashMap, io, sync::Arc};
 
@@ -154,7 +155,8 @@ impl StreamableHttpClient for LegacyTasksHttp {
     }
 }
 
-/// Returns whether the SDK would not parse the complete response. All these requests are idempotent.
+/// Returns whether the SDK would lose fields of the response to the request `message`. All requests for which `loses`
+/// returns `true` are idempotent.
 fn loses(message: &ClientJsonRpcMessage) -> bool {
     let JsonRpcMessage::Request(request) = message else { return false };
     match &request.request {
@@ -198,7 +200,8 @@ async fn read(response: reqwest::Response, max_bytes: usize) -> Result<Streamabl
             let mut left = max_bytes;
             let chunks = response.bytes_stream().map(move |chunk| {
                 let chunk = chunk.map_err(io::Error::other)?;
-                // All events belong to one response, so the limit of an event applies to all of them.
+                // All events belong to one response, so the size limit of one event applies to all these events
+                // together.
                 left = left
                     .checked_sub(chunk.len())
                     .ok_or_else(|| io::Error::other("the response is too long"))?;
@@ -230,7 +233,8 @@ mod tests {
 
     use super::*;
 
-    /// Sends a request to a server that returns the name of the method in a task.
+    /// Sends a request to a test server. The test server responds with a task that contains the name of the requested
+    /// method.
     async fn ask(status: StatusCode, method: &str) -> Result<StreamableHttpPostResponse> {
         let echo = move |Json(message): Json<Value>| async move {
             let result = json!({

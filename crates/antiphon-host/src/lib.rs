@@ -1,7 +1,7 @@
 //! The host side of MCP: connects to servers, calls tools, and answers the questions that tools ask.
 //!
 //! An application that embeds MCP (a chat, an editor, an agent) defines once how to answer the questions of servers.
-//! Then the application connects to servers and calls tools. A [`Host`] answers sampling requests with a
+//! After that, the application connects to servers and calls tools. A [`Host`] answers sampling requests with a
 //! [`Model`](antiphon_llm::Model), and shows forms and web pages to the user. A host supports both forms of questions:
 //! results that require input (MCP 2026-07-28), and requests in a session (MCP 2025-11-25). If a connection is lost,
 //! the host reconnects.
@@ -23,15 +23,16 @@
 //!
 //! # Main types
 //!
-//! - [`Host`], [`HostBuilder`], [`HostLimits`]: the host, its handlers and its limits.
-//! - [`Endpoint`], [`Lifecycle`]: the servers to connect to, and the protocol revisions to use.
-//! - [`Connection`], [`Call`]: requests to a server.
-//! - [`TaskHandle`], [`TaskCall`], [`TaskInfo`]: tasks, which are tool calls that outlive their connection.
-//! - [`Form`], [`FormHandler`], [`Defaults`], [`Page`], [`PageHandler`], [`Approval`]: questions to the user.
-//! - [`Event`], [`Round`]: events that servers send in addition to their responses.
-//! - [`Frame`]: the JSON-RPC messages of a connection, for tools that show them.
-//! - `AuthConfig`, `Authorize` (feature `auth`): OAuth tokens for a server.
-//! - `Proxy`, `ProxyConfig` (feature `proxy`): offers another server's tools in an Antiphon server.
+//! - [`Host`], [`HostBuilder`] and [`HostLimits`] define a host, its handlers and its limits.
+//! - [`Endpoint`] and [`Lifecycle`] define the server to connect to, and the protocol revisions to use.
+//! - [`Connection`] and [`Call`] send requests to a server.
+//! - [`TaskHandle`], [`TaskCall`] and [`TaskInfo`] control tasks, which are tool calls that outlive their connection.
+//! - [`Form`], [`FormHandler`], [`Defaults`], [`Page`], [`PageHandler`] and [`Approval`] bring the questions of
+//!   servers to the user.
+//! - [`Event`] and [`Round`] contain information that servers send in addition to their results.
+//! - [`Frame`] contains one JSON-RPC message of a connection, for tools that show messages.
+//! - `AuthConfig` and `Authorize` (feature `auth`) define how the host gets OAuth tokens for a server.
+//! - `Proxy` and `ProxyConfig` (feature `proxy`) offer the tools of another server in an Antiphon server.
 //!
 //! # Features
 //!

@@ -1,7 +1,8 @@
 //! Delivers the events of a server in the order in which the server sent them.
 //!
-//! The SDK handles each notification in a separate Tokio task. So progress could arrive out of order, or after the
-//! result of its call. This transport delivers events in order, as soon as it receives them.
+//! The SDK handles each notification in a separate Tokio task. Without the transport `Ordered`, progress could
+//! therefore arrive out of order, or after the result of its call. [`Ordered`] delivers each event when it receives the
+//! event, so the order is preserved.
 
 use rmcp::{
     RoleClient,
@@ -18,7 +19,8 @@ use crate::{
     task::TaskInfo,
 };
 
-/// A transport that delivers progress, log messages and task changes in order, and reports all messages.
+/// A transport that delivers progress, log messages and task changes in the order in which the server sent them.
+/// `Ordered` also reports each message to the function that observes messages.
 pub(crate) struct Ordered<T> {
     pub(crate) inner: T,
     pub(crate) events: Events,

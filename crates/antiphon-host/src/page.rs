@@ -24,10 +24,10 @@ pub struct Page {
     /// The text that explains to the user the reason for the visit.
     #[serde(default)]
     pub message: String,
-    /// The URL of the page. Show the URL to the user, and open it only if the user agrees.
+    /// The URL of the web page. Show the URL to the user, and open the page only if the user agrees.
     pub url: String,
-    /// The elicitation ID, with which the server reports that the user has finished. MCP 2026-07-28 has no elicitation
-    /// ID.
+    /// The elicitation ID, with which the server reports that the user has finished. On MCP 2026-07-28, web pages
+    /// have no elicitation ID.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elicitation_id: Option<String>,
 }
@@ -38,10 +38,11 @@ impl Page {
     }
 }
 
-/// A handler that opens web pages for the user. Every closure `Fn(Page) -> impl Future<Output = bool>` implements this
-/// trait.
+/// A handler that opens web pages for the user. Every closure `Fn(Page) -> impl Future<Output = bool>` implements
+/// `PageHandler`.
 pub trait PageHandler: Send + Sync + 'static {
-    /// Shows the URL to the user, and opens the page if the user agrees. Returns whether the user agreed.
+    /// Shows the URL to the user, and opens the page if the user agrees. Returns whether the user agreed to open the
+    /// page.
     fn open(&self, page: Page) -> BoxFuture<'_, bool>;
 }
 
@@ -55,7 +56,7 @@ where
     }
 }
 
-/// The visits that the server has not reported as ended, oldest first.
+/// The visits to web pages whose end the server has not reported yet. The oldest visit comes first.
 #[derive(Clone, Default)]
 pub(crate) struct Visits {
     open: Arc<Mutex<VecDeque<Visit>>>,
@@ -71,7 +72,7 @@ struct Visit {
 const MAX_VISITS: usize = 256;
 
 impl Visits {
-    /// Starts to wait for the end of a visit. Call this method before you open the page, because the report of the end
+    /// Starts to wait for the end of a visit. Call `begin` before you open the web page, because the report of the end
     /// can arrive immediately.
     pub(crate) fn begin(&self, id: &str) -> watch::Receiver<bool> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -91,7 +92,7 @@ impl Visits {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).retain(|visit| visit.id != id);
     }
 
-    /// Ends a visit when the server reports its end. Returns `false` if the ID is unknown.
+    /// Ends a visit when the server reports its end. Returns `false` if no visit has the elicitation ID `id`.
     pub(crate) fn complete(&self, id: &str) -> bool {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let known = open.iter().position(|visit| visit.id == id).and_then(|at| open.remove(at));

@@ -1,6 +1,7 @@
 //! A server as a child process.
 //!
-//! This transport is like the child process transport of the SDK, but also converts the messages in the pipes.
+//! The transport in this module works like the child process transport of the SDK, but also converts the messages in
+//! the pipes.
 
 use std::{
     fmt, io,
@@ -30,23 +31,24 @@ use crate::{
 /// How long a child process can take to exit after its input is closed.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// How long a child process can take to exit after it has closed a pipe. After this time, its exit status is unknown.
+/// How long a child process can take to exit after it has closed a pipe. After this time, the exit status of the
+/// process is unknown.
 const EXIT: Duration = Duration::from_secs(1);
 
 /// How much of the standard error of a child process is kept, in bytes.
 const KEPT: usize = 8 * 1024;
 
-/// A child process and its pipes. Dropping this value kills the process.
+/// A child process and its pipes. Dropping a `Process` kills the child process.
 pub(crate) struct Process {
-    /// `None` only in drop.
+    /// The child process. The value is `None` only during drop.
     child: Option<Child>,
     ending: Arc<Ending>,
     pipes: AsyncRwTransport<RoleClient, Lines<Inspected<ChildStdout>>, Lines<ChildStdin>>,
 }
 
 impl Process {
-    /// Starts the program. `strays` receives the output that is not an MCP message. `lines` receives the lines of a
-    /// piped standard error.
+    /// Starts the server program. `strays` receives the output that is not an MCP message. `lines` receives the lines
+    /// of a piped standard error.
     pub(crate) fn start(
         mut command: Command,
         strays: Strays,
@@ -72,7 +74,7 @@ impl Process {
         Ok(Self { child: Some(child), ending: Arc::new(ending), pipes })
     }
 
-    /// Returns a handle to read the exit status after this transport is dropped.
+    /// Returns a handle with which the caller can read the exit status after this transport is dropped.
     pub(crate) fn ending(&self) -> Arc<Ending> {
         Arc::clone(&self.ending)
     }
@@ -80,29 +82,30 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Without another handle, this drops the child and kills it.
+        // If no other handle exists, the child process is dropped together with `self.ending`, which kills the
+        // process.
         *lock(&self.ending.child) = self.child.take();
     }
 }
 
 /// The exit status of a child process, and the end of its standard error.
 pub(crate) struct Ending {
-    /// The child, after its transport was dropped.
+    /// The child process, after its transport was dropped.
     child: Mutex<Option<Child>>,
     stderr: Arc<Mutex<Vec<u8>>>,
-    /// The task that reads standard error, if it is piped.
+    /// The task that reads standard error, if standard error is piped.
     reader: Mutex<Option<JoinHandle<()>>>,
     strays: Strays,
 }
 
 impl Ending {
-    /// Returns how the child exited. If the child still runs, kills it and returns `None`.
+    /// Returns how the child exited. If the child is still running, kills the child and returns `None`.
     pub(crate) async fn exited(&self) -> Option<ProgramExited> {
         let mut child = lock(&self.child).take()?;
         let status = timeout(EXIT, child.wait()).await.ok()?.ok()?;
         let reader = lock(&self.reader).take();
         if let Some(mut reader) = reader {
-            // Another process can still keep the pipe open.
+            // Another process can still keep the pipe open, so this code waits with a timeout.
             let _ = timeout(EXIT, &mut reader).await;
             reader.abort();
         }
@@ -127,7 +130,7 @@ pub struct ProgramExited {
 }
 
 impl ProgramExited {
-    /// The maximum number of lines of standard error.
+    /// The maximum number of lines that [`ProgramExited`] keeps from the program's standard error.
     const LINES: usize = 20;
 
     pub(crate) fn new(status: ExitStatus, stderr: &[u8], stray: Option<StrayOutput>) -> Self {

@@ -10,8 +10,8 @@ use crate::{
 };
 
 impl HostBuilder {
-    /// Sets the options with which the host fetches the rows of result sets. They can allow other origins in addition
-    /// to the server's origin.
+    /// Sets the options with which the host fetches the rows of result sets. The options can allow other origins in
+    /// addition to the server's origin.
     ///
     /// By default, the host fetches rows only from the origin of the MCP endpoint, over `https`, from public
     /// addresses, and without credentials. If the endpoint is on the same machine as the host, the endpoint's origin

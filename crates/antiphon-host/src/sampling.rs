@@ -12,18 +12,18 @@ use crate::form::BoxFuture;
 /// The handler can change or reject requests and replies. MCP recommends that a user reviews sampling requests and
 /// replies. If you trust the servers, you do not need a handler.
 pub trait Approval: Send + Sync + 'static {
-    /// Reviews a sampling request. The model receives the request that this method returns.
+    /// Reviews a sampling request. The model receives the returned request.
     ///
     /// # Errors
     ///
-    /// Return [`Refused`] to reject the request. The server then receives an error.
+    /// Return [`Refused`] to reject the request. If you reject a request or a reply, the server receives an error.
     fn request(&self, request: Request) -> BoxFuture<'_, Result<Request, Refused>>;
 
-    /// Reviews a reply of the model. The server receives the reply that this method returns.
+    /// Reviews a reply of the model. The server receives the returned reply.
     ///
     /// # Errors
     ///
-    /// Return [`Refused`] to reject the reply. The server then receives an error.
+    /// Return [`Refused`] to reject the reply. If you reject a request or a reply, the server receives an error.
     fn reply<'a>(&'a self, request: &'a Request, reply: Reply) -> BoxFuture<'a, Result<Reply, Refused>>;
 }
 

@@ -1,7 +1,7 @@
 //! Finds text that is not an MCP message on the standard output of a server program.
 //!
-//! The SDK discards such lines and reports no error. If a tool prints text without a line break, the SDK also discards
-//! the response that follows on the same line.
+//! The SDK discards lines that are not MCP messages, and reports no error. If a tool prints text without a line break,
+//! the SDK also discards the response that follows on the same line.
 
 use std::{
     fmt,
@@ -10,19 +10,19 @@ use std::{
 
 /// A line on the standard output of a server program that is not an MCP message.
 ///
-/// The standard output of a server is only for MCP messages. The host ignores other lines. So a server must write its
-/// logs to standard error.
+/// The standard output of a server is only for MCP messages. The host ignores lines that are not MCP messages. A server
+/// must write its logs to standard error.
 ///
 /// The host rejects a program that writes more than 16 MiB of other text before its first response. The host also
-/// rejects a program that repeats its input as output. [`Error::Connect`](crate::Error::Connect) then contains the
-/// reason.
+/// rejects a program that repeats its input as output. If the host rejects a program,
+/// [`Error::Connect`](crate::Error::Connect) contains the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StrayOutput {
     line: String,
 }
 
 impl StrayOutput {
-    /// Returns the line without control characters. After 200 characters, the line is cut and ends with `…`.
+    /// Returns the line without control characters. A line of more than 200 characters is cut and ends with `…`.
     pub fn line(&self) -> &str {
         &self.line
     }
@@ -44,7 +44,8 @@ impl std::error::Error for StrayOutput {}
 #[cfg(feature = "process")]
 type Listener = Arc<dyn Fn(&StrayOutput) + Send + Sync>;
 
-/// The stray output of the program of a connection. A clone is a handle to the same output.
+/// The stray output that the server program of one connection has written. A clone of `Strays` is a handle to the
+/// same output.
 #[derive(Clone, Default)]
 pub(crate) struct Strays {
     #[cfg(feature = "process")]
@@ -54,9 +55,9 @@ pub(crate) struct Strays {
 
 #[derive(Default)]
 struct Seen {
-    /// The first stray line.
+    /// The first stray line of the current program.
     first: Option<StrayOutput>,
-    /// The last stray line.
+    /// The last stray line of the current program.
     last: Option<StrayOutput>,
     /// The number of stray lines of all programs of the connection.
     lines: u64,
@@ -82,7 +83,7 @@ impl Strays {
         self.lock().lines
     }
 
-    /// Returns the last stray line, if it was read after [`lines`](Self::lines) returned `lines`.
+    /// Returns the last stray line, if the line was read after [`lines`](Self::lines) returned `lines`.
     pub(crate) fn since(&self, lines: u64) -> Option<StrayOutput> {
         let seen = self.lock();
         seen.last.clone().filter(|_| seen.lines > lines)
@@ -113,11 +114,11 @@ mod program {
     /// The maximum number of characters of a reported line.
     const SHOWN: usize = 200;
 
-    /// How many bytes of a line are kept to examine it.
+    /// How many bytes of a line are kept to examine the line.
     const KEPT: usize = 8 * 1024;
 
     /// The maximum number of bytes of stray output before the first response of a program. A program that writes more
-    /// is not an MCP server.
+    /// bytes than this limit is not an MCP server.
     const MOST: usize = 16 * 1024 * 1024;
 
     impl StrayOutput {
@@ -137,7 +138,7 @@ mod program {
             Self { listener: Some(Arc::new(listener)), ..Self::default() }
         }
 
-        /// Removes the recorded output of the previous program, when a new program is started.
+        /// Removes the recorded output of the previous program when the host starts a new program.
         pub(crate) fn begin(&self) {
             let mut seen = self.lock();
             *seen = Seen { lines: seen.lines, ..Seen::default() };
@@ -190,8 +191,8 @@ mod program {
         Noise(String),
     }
 
-    /// The standard output of a program. This reader reports stray lines. The stream ends if the program is not an MCP
-    /// server.
+    /// The standard output of a program. `Inspected` reports the stray lines of the program. The stream of output ends
+    /// if the program is not an MCP server.
     pub(crate) struct Inspected<R> {
         stream: R,
         strays: Strays,
@@ -281,7 +282,7 @@ mod program {
         Echo,
         /// The line is the first response of the program.
         Response,
-        /// The line is another message, or is empty.
+        /// The line is a message of another kind, or is empty.
         Other,
     }
 
@@ -306,7 +307,7 @@ mod program {
             return Kind::Other;
         }
         match serde_json::from_slice(line) {
-            // Only hosts send these requests.
+            // Only hosts send these requests, so the program has repeated its input as output.
             Ok(Head { method: Some(method) }) if matches!(&*method, "server/discover" | "initialize") => {
                 Kind::Echo
             }
@@ -404,7 +405,7 @@ mod program {
             strays.tell(&StrayOutput::new(b"working"));
             assert_eq!(strays.since(lines).unwrap().line(), "working");
             assert_eq!(strays.first().unwrap().line(), "banner");
-            // Line numbers are not used again for another program.
+            // The number of stray lines continues to grow when the host starts another program.
             strays.begin();
             assert_eq!(strays.since(lines), None);
             strays.tell(&StrayOutput::new(b"again"));

@@ -1,16 +1,17 @@
 //! HTTP for MCP servers, and for any other axum router.
 //!
-//! - [`serve`]: a function that serves a router over HTTP/1.1. It limits connections, headers and slow clients, and
-//!   shuts down gracefully.
-//! - `endpoint`, with the feature `endpoint`: an MCP endpoint over streamable HTTP. Its sessions are in the memory of
-//!   one process, or several replicas share them.
+//! - [`serve`]: a function that serves a router over HTTP/1.1. The function limits connections, headers and slow
+//!   clients, and shuts down gracefully.
+//! - `endpoint`, with the feature `endpoint`: an MCP endpoint over streamable HTTP. The sessions of the endpoint are
+//!   in the memory of one process, or several replicas share the sessions.
 //! - `auth`, with the feature `auth`: a tower layer that authenticates callers and checks scopes.
 //!
-//! The feature `http` of the crate `antiphon` re-exports this crate. So a server does not need a second dependency.
+//! The feature `http` of the crate `antiphon` re-exports this crate. So a server that depends on `antiphon` does not
+//! need a second dependency.
 //!
 //! # Features
 //!
-//! No feature is enabled by default.
+//! No feature of this crate is enabled by default.
 //!
 //! | feature | adds |
 //! |---|---|

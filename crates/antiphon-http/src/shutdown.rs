@@ -1,6 +1,6 @@
 //! The signals that ask the process to end.
 
-/// Completes when the process receives Ctrl-C or a termination signal.
+/// Waits until the process receives Ctrl-C or a termination signal.
 pub async fn shutdown_signal() {
     let interrupt = async {
         if tokio::signal::ctrl_c().await.is_err() {

@@ -19,9 +19,9 @@ use crate::{
 
 /// Creates a `#[tokio::test]` for every contract test.
 ///
-/// The macro takes a function that opens a model. If no model is available, the function can print the reason and
-/// return `None`. In this case, the tests are skipped. To run only some of the tests, list them after the function:
-/// `open => the_cost_is_told,`.
+/// The macro takes a function that opens a model. If no model is available, the function that opens the model can
+/// print the reason and return `None`. If the function returns `None`, the macro skips the tests. To run only some of
+/// the contract tests, list these tests after the function: `open => the_cost_is_told,`.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -161,7 +161,7 @@ pub async fn a_reply_is_no_longer_than_it_may_be(model: &(impl Model + ?Sized)) 
     request.max_tokens = 16;
     let mut reply = ask(model, &request).await;
     if !reply.is_cut_off() {
-        // Some models reply so briefly that a larger limit would not be reached.
+        // Some models reply so briefly that the reply would not reach a larger limit.
         request.max_tokens = 3;
         reply = ask(model, &request).await;
     }
@@ -201,7 +201,7 @@ pub async fn a_request_that_makes_no_sense_is_an_error(model: &(impl Model + ?Si
     assert!(stray.is_err_and(|error| !error.is_retryable()), "a result without a call, and yet a reply");
 }
 
-/// Checks that dropping a request does not affect other requests.
+/// Checks that a program can drop the future of a request without an effect on other requests to the model.
 pub async fn a_call_can_be_dropped(model: &(impl Model + ?Sized)) {
     let request = Request::prompt("Say hello.");
     {

@@ -15,7 +15,7 @@ pub enum Error {
         /// The part of the request that is not supported.
         what: String,
     },
-    /// The provider rejected the request. The same request would be rejected again.
+    /// The provider rejected the request. If you send the same request again, the provider rejects this request again.
     #[error("the provider refused the request ({status}): {message}")]
     Rejected {
         /// The HTTP status of the response.
@@ -34,13 +34,13 @@ pub enum Error {
     RateLimited {
         /// The provider's message.
         message: String,
-        /// How long to wait before the next request, if the provider states it.
+        /// The time to wait before the next request, if the provider states this time.
         retry_after: Option<Duration>,
     },
     /// The provider or the network failed. The `String` contains the reason.
     #[error("the provider cannot be reached or has failed: {0}")]
     Unavailable(String),
-    /// The model did not reply within this time.
+    /// The model did not reply within its timeout. The value is the timeout.
     #[error("the model did not reply within {0:?}")]
     Timeout(Duration),
     /// A limit that the operator set is reached. The `String` names the limit.
@@ -55,7 +55,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns whether the same request can succeed later.
+    /// Returns whether a request that failed with this error can succeed later.
     pub fn is_retryable(&self) -> bool {
         matches!(self, Self::RateLimited { .. } | Self::Unavailable(_) | Self::Timeout(_))
     }

@@ -1,8 +1,8 @@
 //! A trait for language models, which uses the sampling types of MCP.
 //!
-//! A [`Model`] takes a [`Request`] and returns a [`Reply`]. These types have the fields of MCP's
-//! `sampling/createMessage` and of its result. So the model of a provider can answer the same requests as the model of
-//! a client.
+//! A [`Model`] takes a [`Request`] and returns a [`Reply`]. A request has the fields of MCP's
+//! `sampling/createMessage`, and a reply has the fields of the result. So the model of a provider can answer the same
+//! requests as the model of a client.
 //!
 //! ```
 //! # use antiphon_llm::{Error, Model, Request};
@@ -21,12 +21,12 @@
 //! - [`Conversation::from_openai`]: reads histories in the format of OpenAI.
 //! - [`Budgeted`]: limits the requests and tokens of a model.
 //! - `Observed`: records metrics and spans of a model.
-//! - `providers`: models behind the APIs of providers. The types are `OpenAi`, `OpenAiResponses`, `OpenAiCompatible`,
-//!   `Anthropic`, `Gemini`, `Ollama`, and `Rig` for other APIs.
+//! - `providers`: models behind the APIs of providers. The module contains the types `OpenAi`, `OpenAiResponses`,
+//!   `OpenAiCompatible`, `Anthropic`, `Gemini`, `Ollama`, and `Rig` for other APIs.
 //!
 //! # Features
 //!
-//! No feature is enabled by default, because tool authors need only the types.
+//! No feature of this crate is enabled by default, because tool authors need only the types for requests and replies.
 //!
 //! | feature | adds |
 //! |---|---|

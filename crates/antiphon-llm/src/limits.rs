@@ -15,10 +15,10 @@ type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
 
 /// A wrapper that limits the requests and tokens of a model.
 ///
-/// The number of tokens of a request is known only after its reply. So the request that exceeds the token limit still
-/// gets its reply. So do the requests that are in flight at that time. After that, requests fail with an
-/// [`Error::Limit`] that names the limit. If a provider does not send the number of tokens, the number is
-/// [estimated](Reply::tokens).
+/// The number of tokens of a request is known only after the model has replied. So the request that exceeds the token
+/// limit still gets a reply. The requests that are in flight when the limit is exceeded also get a reply. All later
+/// requests fail with an [`Error::Limit`] that names the limit. If a provider does not send the number of tokens, the
+/// number is [estimated](Reply::tokens).
 ///
 /// ```
 /// # use std::time::Duration;
@@ -39,8 +39,8 @@ pub struct Budgeted<M> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Budget {
-    /// The time after which the counts start again from zero. Default: the counts never start again while the process
-    /// runs.
+    /// The time after which the counts of requests and tokens start again from zero. Default: the counts never start
+    /// again while the process runs.
     pub window: Option<Duration>,
     /// The maximum number of requests. Default: no limit.
     pub max_requests: Option<u64>,
@@ -82,7 +82,7 @@ struct Spent {
 }
 
 impl<M: Model> Budgeted<M> {
-    /// Wraps `model` and limits it to `budget`.
+    /// Wraps `model`, and limits the requests and tokens of this model to `budget`.
     pub fn new(model: M, budget: Budget) -> Self {
         Self { model, budget, clock: Arc::new(Instant::now), spent: Mutex::default() }
     }

@@ -15,7 +15,7 @@ pub const OPERATION_DURATION: &str = "gen_ai.client.operation.duration";
 /// The name of the histogram for the number of tokens in requests and replies.
 pub const TOKEN_USAGE: &str = "gen_ai.client.token.usage";
 
-/// The bucket bounds from OpenTelemetry's conventions, in seconds.
+/// The bucket bounds of the duration histogram, in seconds, as in OpenTelemetry's conventions.
 const SECONDS: [f64; 14] =
     [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
 const TOKENS: [f64; 14] = [
@@ -51,7 +51,7 @@ pub struct Observed<M> {
 }
 
 impl<M: Model> Observed<M> {
-    /// Wraps `model`. Records the model's requests as spans, and as metrics of `meter`.
+    /// Wraps `model`. The wrapper records each request to `model` as a span, and in metrics that `meter` creates.
     pub fn new(model: M, meter: &Meter) -> Self {
         let duration = meter
             .f64_histogram(OPERATION_DURATION)
@@ -119,13 +119,13 @@ impl<M: Model> Observed<M> {
     }
 }
 
-/// Attributes of spans are signed integers.
+/// Converts a count to a signed integer, because span attributes cannot be unsigned integers.
 fn int(count: u64) -> i64 {
     count.try_into().unwrap_or(i64::MAX)
 }
 
-/// Returns the kind of an error. The message is not recorded, because it can contain the provider's text and parts of
-/// the prompt.
+/// Returns the kind of an error. The error message is not recorded, because it can contain the provider's text and
+/// parts of the prompt.
 fn kind(error: &Error) -> &'static str {
     match error {
         Error::Unsupported { .. } => "unsupported",

@@ -3,7 +3,8 @@
 //!
 //! A client that has not declared `sampling.tools` must not receive tools, and some models do not support tools.
 //! [`without_tools`] describes the tools in the prompt, and [`with_calls`] converts the reply to `tool_use` blocks.
-//! Tools in the prompt are less reliable than native tool support. Your code is the same in both cases.
+//! Tools in the prompt are less reliable than native tool support. Your code is the same with native tool support and
+//! with tools in the prompt.
 
 use std::fmt::Write as _;
 
@@ -108,8 +109,8 @@ fn speak_result(result: &ToolResultBlock) -> Vec<Block> {
 
 /// Converts the tool calls in the text of a reply to `tool_use` blocks.
 ///
-/// A reply is returned unchanged if it already has `tool_use` blocks, or if its text calls none of the tools. The IDs
-/// of the calls start with `id`, so the same reply always gets the same IDs.
+/// The function returns a reply unchanged if the reply already has `tool_use` blocks, or if its text contains no call
+/// of a tool. The IDs of the tool calls start with `id`, so the same reply always gets the same IDs.
 pub fn with_calls(request: &Request, reply: Reply, id: &str) -> Reply {
     let called = reply.content.iter().any(|block| block.as_tool_use().is_some());
     let none = request.tool_choice == Some(ToolChoice::None);
@@ -137,7 +138,8 @@ pub fn with_calls(request: &Request, reply: Reply, id: &str) -> Reply {
     }
 }
 
-/// Returns the calls in the JSON of a model: in the requested format, as a single call, or as a list.
+/// Returns the tool calls in JSON that a model wrote: in the requested format, as a single call, or as a list of
+/// calls.
 fn calls_in(request: &Request, mut found: Value) -> Vec<(String, Map<String, Value>)> {
     // If no call is required, JSON that looks like a call can be part of the answer.
     let sure = request.must_call() || found.get("tool_calls").is_some();

@@ -8,7 +8,7 @@ use crate::{
     request::Request,
 };
 
-/// The reasons why a model stopped writing. MCP also allows other values. These values stay unchanged.
+/// The reasons why a model stopped writing. MCP also allows other stop reasons, which a reply keeps unchanged.
 pub mod stop {
     /// The model stopped because the reply is complete.
     pub const END_TURN: &str = "endTurn";
@@ -18,7 +18,7 @@ pub mod stop {
     pub const MAX_TOKENS: &str = "maxTokens";
     /// The model stopped because it calls tools.
     pub const TOOL_USE: &str = "toolUse";
-    /// The model or its provider refused to reply. This value is not part of MCP.
+    /// The model or its provider refused to reply. MCP does not define the stop reason `refusal`.
     pub const REFUSAL: &str = "refusal";
 }
 
@@ -28,13 +28,13 @@ pub mod stop {
 pub struct Reply {
     /// The author of the reply, which is the model.
     pub role: Role,
-    /// The content blocks.
+    /// The content blocks of the reply.
     #[serde(with = "one_or_many")]
     pub content: Vec<Block>,
     /// The name of the model that replied.
     #[serde(default)]
     pub model: String,
-    /// The reason why the model stopped. See [`stop`].
+    /// The reason why the model stopped writing. The module [`stop`] lists the reasons.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<String>,
     /// The `_meta` of the reply. The token usage is under [`USAGE_META`].
@@ -42,7 +42,7 @@ pub struct Reply {
     pub meta: Map<String, Value>,
 }
 
-/// The estimated number of JSON bytes per token.
+/// The number of JSON bytes per token, for the estimate of a number of tokens.
 const TOKEN_BYTES: usize = 4;
 
 /// The `_meta` key under which a reply contains its token usage.
@@ -63,14 +63,14 @@ impl Reply {
         }
     }
 
-    /// Sets the reason why the model stopped. See [`stop`].
+    /// Sets the reason why the model stopped writing. The module [`stop`] lists the reasons.
     #[must_use]
     pub fn with_stop_reason(mut self, reason: impl Into<String>) -> Self {
         self.stop_reason = Some(reason.into());
         self
     }
 
-    /// Sets the token usage.
+    /// Sets the token usage of the reply.
     #[must_use]
     pub fn with_usage(mut self, usage: Usage) -> Self {
         let usage = serde_json::to_value(usage).unwrap_or_default();
@@ -78,15 +78,15 @@ impl Reply {
         self
     }
 
-    /// Returns the token usage, if the provider sent it.
+    /// Returns the token usage of the reply, if the provider sent the token usage.
     pub fn usage(&self) -> Option<Usage> {
         Usage::deserialize(self.meta.get(USAGE_META)?).ok()
     }
 
     /// Returns the number of tokens of the request and the reply: the provider's value, or an estimate.
     ///
-    /// The estimate is one token per 4 bytes of JSON. So token limits also work with providers that do not send the
-    /// number of tokens.
+    /// The estimate is one token per 4 bytes of JSON. Because of the estimate, token limits also work with providers
+    /// that do not send the number of tokens.
     pub fn tokens(&self, request: &Request) -> u64 {
         if let Some(usage) = self.usage() {
             return usage.input_tokens.saturating_add(usage.output_tokens);
@@ -96,7 +96,7 @@ impl Reply {
         bytes.div_ceil(TOKEN_BYTES) as u64
     }
 
-    /// Returns the text of all text blocks, joined by line breaks.
+    /// Returns the text of all text blocks of the reply, joined by line breaks.
     pub fn text(&self) -> String {
         let texts: Vec<&str> = self.content.iter().filter_map(Block::as_text).collect();
         texts.join("\n")
@@ -122,10 +122,10 @@ impl Reply {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
-    /// The number of input tokens.
+    /// The number of tokens in the request (input tokens).
     #[serde(default)]
     pub input_tokens: u64,
-    /// The number of output tokens.
+    /// The number of tokens in the reply (output tokens).
     #[serde(default)]
     pub output_tokens: u64,
 }

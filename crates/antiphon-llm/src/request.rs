@@ -23,13 +23,13 @@ pub struct Request {
     pub messages: Vec<Message>,
     /// The maximum number of tokens of the reply.
     pub max_tokens: u32,
-    /// The system prompt.
+    /// The system prompt of the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system_prompt: Option<String>,
-    /// The sampling temperature.
+    /// The sampling temperature that the model uses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
-    /// The stop sequences. The model ends its reply when it would write one of these texts.
+    /// The stop sequences. The model ends its reply before it would write a stop sequence.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stop_sequences: Vec<String>,
     /// The preferences for the selection of a model.
@@ -44,7 +44,7 @@ pub struct Request {
     /// Whether the model must call a tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_choice: Option<ToolChoice>,
-    /// Additional data for the provider.
+    /// Additional data of the request for the model's provider.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub metadata: Map<String, Value>,
     /// The `_meta` of the request.
@@ -53,7 +53,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Creates a request with these messages and no other options.
+    /// Creates a request with the conversation `messages` and no other options.
     pub fn new(messages: impl Into<Vec<Message>>) -> Self {
         Self {
             messages: messages.into(),
@@ -75,8 +75,8 @@ impl Request {
         Self::new([Message::user(content)])
     }
 
-    /// Returns the schema of the requested data, if this request asks for structured data. This schema is the input
-    /// schema of the tool [`SCHEMA_TOOL`](crate::SCHEMA_TOOL).
+    /// Returns the schema of the requested data, if this request asks for structured data. The schema of the requested
+    /// data is the input schema of the tool [`SCHEMA_TOOL`](crate::SCHEMA_TOOL).
     pub fn schema(&self) -> Option<&Map<String, Value>> {
         self.tools.iter().find(|tool| tool.name == structured::SCHEMA_TOOL).map(|tool| &tool.input_schema)
     }
@@ -109,7 +109,7 @@ impl Request {
 pub struct ToolDefinition {
     /// The name of the tool.
     pub name: String,
-    /// The description for the model.
+    /// The description of the tool, which the model reads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// The JSON Schema of the tool's input. The input is always an object.
@@ -135,7 +135,7 @@ impl ToolDefinition {
         Self { name: name.into(), description: None, input_schema, rest: Map::new() }
     }
 
-    /// Sets the description for the model. Default: none.
+    /// Sets the description of the tool, which the model reads. Default: none.
     #[must_use]
     pub fn with_description(mut self, description: impl Into<String>) -> Self {
         self.description = Some(description.into());
@@ -143,7 +143,8 @@ impl ToolDefinition {
     }
 }
 
-/// Whether a model must call a tool. The JSON form is `{"mode": "required"}`. The text `"required"` is also accepted.
+/// Whether a model must call a tool. The JSON form of a tool choice is `{"mode": "required"}`. The deserializer also
+/// accepts the text `"required"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToolChoice {
     /// The model decides whether to call a tool.
@@ -155,7 +156,7 @@ pub enum ToolChoice {
 }
 
 impl ToolChoice {
-    /// Returns the name of the tool choice in JSON.
+    /// Returns the name that the tool choice has in JSON, for example `required`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -204,8 +205,8 @@ pub enum IncludeContext {
 
 /// The preferences of a request for the selection of a model.
 ///
-/// Each hint is a part of a model's name, for example `claude` or `sonnet`. Hints are evaluated in order. Priorities
-/// are between 0 (not important) and 1 (most important).
+/// Each hint is a part of a model's name, for example `claude` or `sonnet`. A provider evaluates the hints in order.
+/// Priorities are between 0 (not important) and 1 (most important).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -213,13 +214,13 @@ pub struct ModelPreferences {
     /// Parts of the names of preferred models, most preferred first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hints: Vec<ModelHint>,
-    /// How important a low price is, between 0 and 1.
+    /// How important a low price is, as a number between 0 (not important) and 1 (most important).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_priority: Option<f64>,
-    /// How important a fast reply is, between 0 and 1.
+    /// How important a fast reply is, as a number between 0 (not important) and 1 (most important).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speed_priority: Option<f64>,
-    /// How important an intelligent model is, between 0 and 1.
+    /// How important an intelligent model is, as a number between 0 (not important) and 1 (most important).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intelligence_priority: Option<f64>,
 }
@@ -230,28 +231,31 @@ impl ModelPreferences {
         Self::default()
     }
 
-    /// Adds a hint: a part of the name of a preferred model. Earlier hints have precedence.
+    /// Adds a hint: a part of the name of a preferred model. Hints that you add earlier have precedence.
     #[must_use]
     pub fn with_hint(mut self, name: impl Into<String>) -> Self {
         self.hints.push(ModelHint { name: Some(name.into()) });
         self
     }
 
-    /// Sets how important a low price is, between 0 and 1. Default: not set.
+    /// Sets how important a low price is, as a number between 0 (not important) and 1 (most important). Default: not
+    /// set.
     #[must_use]
     pub fn with_cost_priority(mut self, priority: f64) -> Self {
         self.cost_priority = Some(priority);
         self
     }
 
-    /// Sets how important a fast reply is, between 0 and 1. Default: not set.
+    /// Sets how important a fast reply is, as a number between 0 (not important) and 1 (most important). Default: not
+    /// set.
     #[must_use]
     pub fn with_speed_priority(mut self, priority: f64) -> Self {
         self.speed_priority = Some(priority);
         self
     }
 
-    /// Sets how important an intelligent model is, between 0 and 1. Default: not set.
+    /// Sets how important an intelligent model is, as a number between 0 (not important) and 1 (most important).
+    /// Default: not set.
     #[must_use]
     pub fn with_intelligence_priority(mut self, priority: f64) -> Self {
         self.intelligence_priority = Some(priority);
@@ -262,7 +266,7 @@ impl ModelPreferences {
 /// A hint for the selection of a model: a part of the name of a preferred model.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelHint {
-    /// The part of the name.
+    /// The part of the model's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }

@@ -39,15 +39,15 @@ impl Scripted {
         Self { replies: Mutex::default(), by_hand: None, requests: Mutex::default() }
     }
 
-    /// Sets a function that creates the replies after all fixed replies are used. Default: none. Without this
-    /// function, a request fails after all fixed replies are used.
+    /// Sets a function that creates the replies after all fixed replies are used. Default: none. If you do not set
+    /// this function, a request fails after all fixed replies are used.
     #[must_use]
     pub fn otherwise(mut self, reply: impl Fn(&Request) -> Result<Reply> + Send + Sync + 'static) -> Self {
         self.by_hand = Some(Box::new(reply));
         self
     }
 
-    /// Adds a reply with text.
+    /// Adds a reply that contains only text.
     #[must_use]
     pub fn say(self, text: &str) -> Self {
         self.then(Ok(Reply::new("scripted", text)))
@@ -61,7 +61,7 @@ impl Scripted {
         self.then(Ok(Reply::new("scripted", Block::tool_use(id, tool, input))))
     }
 
-    /// Adds a reply, or an error that the model returns instead.
+    /// Adds a reply, or an error that the model returns in place of a reply.
     #[must_use]
     pub fn then(self, reply: Result<Reply>) -> Self {
         self.replies.lock().unwrap_or_else(PoisonError::into_inner).push_back(reply);

@@ -1,9 +1,10 @@
 //! Structured data instead of text in a reply, with the reserved tool `__schema__`.
 //!
-//! MCP has no field for the schema of a reply. So a request offers one tool with a reserved name, and requires that
-//! the model calls it. The input schema of this tool is the schema of the data. A client or provider that recognizes
-//! the reserved name uses its best method for structured output. With any other client or provider, the model calls the
-//! tool like an ordinary tool. In both cases, the data is the `input` of a `tool_use`.
+//! MCP has no field for the schema of a reply. So a request for structured data offers one tool with a reserved name,
+//! and requires that the model calls this tool. The input schema of the tool is the schema of the data. A client or
+//! provider that recognizes the reserved name uses its best method for structured output. With any other client or
+//! provider, the model calls the tool like an ordinary tool. With every client and provider, the structured data is
+//! the `input` of a `tool_use`.
 
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
@@ -14,19 +15,20 @@ use crate::{
     request::{Request, ToolChoice, ToolDefinition},
 };
 
-/// The name of the tool for structured data. No other tool can have this name.
+/// The name of the tool for structured data. No other tool can have the name `__schema__`.
 pub const SCHEMA_TOOL: &str = "__schema__";
 
 /// The description of the tool for structured data, which the model reads.
 pub const SCHEMA_TOOL_DESCRIPTION: &str = "Respond with structured data matching this schema.";
 
-/// The field for data that is not an object, because the input of a tool is always an object.
+/// The name of the field that contains structured data other than an object. The input of a tool is always an object.
 const WRAPPER: &str = "value";
 
 /// The name of the definition that contains a wrapped schema, if this schema refers to itself.
 const ROOT: &str = "root__";
 
-/// Changes references to the root into references to [`ROOT`]. Returns whether the schema had such references.
+/// Changes references to the root of `schema` into references to [`ROOT`]. Returns whether `schema` had references to
+/// its root.
 fn redirect(schema: &mut Value) -> bool {
     match schema {
         Value::Array(list) => list.iter_mut().fold(false, |any, item| redirect(item) | any),
@@ -60,8 +62,8 @@ impl OutputSchema {
     }
 
     /// Creates an output schema from a JSON Schema. The input of a tool is always an object. So if `schema` does not
-    /// describe an object, this function wraps it: the new schema describes an object with one field.
-    /// [`unwrap`](Self::unwrap) returns the data in this field.
+    /// describe an object, `new` wraps `schema`: the new schema describes an object with one field.
+    /// [`unwrap`](Self::unwrap) returns the data in the field of the wrapping object.
     pub fn new(mut schema: Map<String, Value>) -> Self {
         if schema.get("type").is_some_and(|kind| kind == "object") {
             return Self { input: schema, wrapped: false };
@@ -110,7 +112,7 @@ impl OutputSchema {
         request.tool_choice = Some(ToolChoice::Required);
     }
 
-    /// Returns the data without the object that [`new`](Self::new) possibly wrapped around it.
+    /// Returns the structured data without the object that [`new`](Self::new) possibly wrapped around this data.
     pub fn unwrap(&self, mut input: Value) -> Value {
         match input.get_mut(WRAPPER) {
             Some(value) if self.wrapped => value.take(),
@@ -118,12 +120,12 @@ impl OutputSchema {
         }
     }
 
-    /// Returns the data in a reply: the inputs of its `__schema__` calls, or the JSON in its text. This method does
-    /// not validate the data.
+    /// Returns the structured data in a reply: the inputs of its `__schema__` calls, or the JSON in its text. `find`
+    /// does not validate the data.
     ///
     /// # Errors
     ///
-    /// Returns the reason if the reply contains no data.
+    /// Returns the reason as text if the reply contains no structured data.
     pub fn find(&self, reply: &Reply) -> Result<Vec<Value>, String> {
         let calls = reply.content.iter().filter_map(Block::as_tool_use);
         let called: Vec<Value> = calls
@@ -161,9 +163,9 @@ pub fn schema_of<T: JsonSchema>() -> Map<String, Value> {
     schema
 }
 
-/// Returns the first JSON value in a text. The value can be inside a code fence or inside prose.
+/// Returns the first JSON value in a text. The JSON value can be inside a code fence or inside prose.
 ///
-/// The function does not repair invalid JSON, for example truncated JSON or JSON with a surplus comma.
+/// `json_in` does not repair invalid JSON, for example truncated JSON or JSON with a surplus comma.
 ///
 /// # Errors
 ///
@@ -172,10 +174,11 @@ pub fn json_in(text: &str) -> Result<Value, String> {
     all_json_in(text).map(|mut found| found.swap_remove(0))
 }
 
-/// The maximum number of values that are returned.
+/// The maximum number of JSON values that [`all_json_in`] returns.
 const CANDIDATES: usize = 8;
 
-/// Returns all objects and lists in a text, or the text itself if it is JSON. The result is never empty.
+/// Returns the JSON value of the whole text, or all JSON objects and lists inside the text. The returned list is never
+/// empty.
 fn all_json_in(text: &str) -> Result<Vec<Value>, String> {
     let text = text.trim();
     let whole = match serde_json::from_str(text) {
@@ -230,8 +233,8 @@ fn place_of(error: &serde_json::Error, text: &str) -> usize {
     (before + error.column().saturating_sub(1)).min(text.len())
 }
 
-/// Returns whether a value is `{}` or `[]`. In prose, such a value is rarely the answer. A text that consists only of
-/// such a value is handled earlier.
+/// Returns whether a value is `{}` or `[]`. In prose, `{}` or `[]` is rarely the answer. [`all_json_in`] handles a
+/// text that consists only of `{}` or `[]` before it calls this function.
 fn is_trivial(value: &Value) -> bool {
     value.as_object().is_some_and(Map::is_empty) || value.as_array().is_some_and(Vec::is_empty)
 }

@@ -1,4 +1,5 @@
-//! Credentials of the API. The server keeps the credentials, and models cannot read them.
+//! Credentials for the API that an OpenAPI document describes. The server keeps the credentials, and models cannot
+//! read the credentials.
 
 use std::{collections::BTreeMap, fmt, future::Future, pin::Pin, sync::Arc};
 
@@ -14,7 +15,7 @@ use crate::{
     request::{ENCODED, Request},
 };
 
-/// The characters that a cookie cannot contain (RFC 6265).
+/// The characters that the value of a cookie cannot contain (RFC 6265).
 const COOKIE: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b',').add(b';').add(b'\\');
 
 /// A credential of the API that the tools call.
@@ -23,8 +24,8 @@ const COOKIE: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b',').add(b';').add(
 /// in a cookie. Arguments and schemas of tools do not contain the credential.
 ///
 /// If a response of the API contains the credential, the result of the tool contains `[credential]` instead.
-/// Credentials that can be ordinary words are an exception. These are credentials with fewer than 8 characters, and
-/// credentials of fewer than 16 letters without other characters.
+/// Credentials that can be ordinary words are an exception. A credential can be an ordinary word if it has fewer than 8
+/// characters. A credential that consists only of letters can be an ordinary word if it has fewer than 16 letters.
 ///
 /// ```
 /// use antiphon_openapi::Credential;
@@ -50,8 +51,8 @@ type TokenFunction =
 
 impl Credential {
     /// Creates a credential from an API key or a token. For security schemes of the type `http`, `oauth2` or
-    /// `openIdConnect`, the credential is sent as a bearer token. For schemes of the type `apiKey`, the credential is
-    /// sent unchanged.
+    /// `openIdConnect`, the credential is sent as a bearer token. For security schemes of the type `apiKey`, the
+    /// credential is sent unchanged.
     pub fn token(token: impl Into<Arc<str>>) -> Self {
         Self(Kind::Token(token.into()))
     }
@@ -63,8 +64,8 @@ impl Credential {
     }
 
     /// Creates a credential from a function that returns a token for each request. Use this credential for tokens that
-    /// expire, for example tokens from an OAuth flow. If the function fails, the call fails with the error of the
-    /// function, and the model can read this error.
+    /// expire, for example tokens from an OAuth flow. If the function that returns the token fails, the call of the
+    /// tool fails with the same error, and the model can read the error.
     pub fn from_fn<F, Fut>(function: F) -> Self
     where
         F: Fn(Caller) -> Fut + Send + Sync + 'static,
@@ -73,17 +74,17 @@ impl Credential {
         Self(Kind::Function(Arc::new(move |caller| Box::pin(function(caller)))))
     }
 
-    /// Creates a credential that comes from the caller of the tool. The caller sends it in a header of its HTTP
-    /// request. Calls without this header fail.
+    /// Creates a credential that comes from the caller of the tool. The caller sends the credential in the header
+    /// `name` of the caller's HTTP request. Tool calls without the header `name` fail.
     ///
-    /// Do not use this credential for the access token of the MCP server itself. MCP forbids that servers forward this
-    /// token, and the `Auth` of Antiphon removes the token. Let the caller send the token of the API in another
-    /// header, for example `x-api-token`.
+    /// Do not use `from_caller_header` for the access token with which the caller authenticates to the MCP server. MCP
+    /// forbids a server to forward this access token, and the `Auth` of Antiphon removes the token from the request.
+    /// Let the caller send the token of the API in another header, for example `x-api-token`.
     pub fn from_caller_header(name: HeaderName) -> Self {
         Self(Kind::CallerHeader(name))
     }
 
-    /// Returns the secret of a call.
+    /// Returns the secret that authenticates a tool call of `caller` at the API.
     async fn secret(&self, caller: &Caller) -> antiphon::Result<Secret> {
         Ok(match &self.0 {
             Kind::Token(token) => Secret::Token(token.to_string()),
@@ -116,7 +117,7 @@ impl fmt::Debug for Credential {
     }
 }
 
-/// The caller of a tool, for [`Credential::from_fn`].
+/// The caller of a tool. [`Credential::from_fn`] passes the caller to the function that returns the token.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Caller {
@@ -134,7 +135,7 @@ impl Caller {
 
 enum Secret {
     Token(String),
-    /// The user name and the password in encoded form, and the password.
+    /// The user name and the password in base64, and the password as plain text.
     Basic {
         encoded: String,
         password: String,
@@ -147,12 +148,12 @@ pub(crate) enum Target {
     Header(HeaderName),
     Query(String),
     Cookie(String),
-    /// The header `Authorization` with this scheme, for example `Bearer`.
+    /// The header `Authorization` with an authentication scheme, for example `Bearer`.
     Authorization(&'static str),
 }
 
 impl Target {
-    /// Returns the target of a security scheme, or the reason why the scheme is not supported.
+    /// Returns the place where a security scheme puts the credential, or the reason why the scheme is not supported.
     fn new(scheme: &Value) -> Result<Self, String> {
         let text = |name: &str| scheme.get(name).and_then(Value::as_str).unwrap_or_default();
         match text("type") {
@@ -174,7 +175,8 @@ impl Target {
         }
     }
 
-    /// Returns whether a parameter in the document is this credential: it has the same place and the same name.
+    /// Returns whether a parameter in the document is the parameter for the credential: the parameter has the place
+    /// and the name of this target.
     pub(crate) fn is_parameter(&self, place: &str, name: &str) -> bool {
         match self {
             Self::Header(header) => place == "header" && name.eq_ignore_ascii_case(header.as_str()),
@@ -185,23 +187,23 @@ impl Target {
     }
 }
 
-/// The credentials that a developer has configured.
+/// The credentials that the developer of the server has configured.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Credentials {
-    /// The credentials by the names of their security schemes.
+    /// The configured credentials, by the names of the security schemes.
     pub(crate) named: BTreeMap<String, Credential>,
     /// The bearer token for operations without a security scheme.
     pub(crate) bearer: Option<Credential>,
 }
 
-/// The credentials of an operation.
+/// The credentials that a request for one operation contains, with the place of each credential in the request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Applied(Vec<(Target, Credential)>);
 
 impl Credentials {
-    /// Selects the credentials of an operation. An operation can have several alternatives. The first alternative with
-    /// complete credentials is selected. Also returns a warning if the operation needs credentials and none are
-    /// configured.
+    /// Selects the credentials of an operation. An operation can list several alternative sets of security schemes.
+    /// The function selects the first alternative whose credentials are all configured. If the operation needs
+    /// credentials and no alternative is fully configured, the function also returns a warning.
     pub(crate) fn of(&self, document: &Document, found: &Found<'_>) -> (Applied, Option<String>) {
         let security = security(document, found);
         let alternatives = alternatives(security);
@@ -241,15 +243,15 @@ impl Credentials {
     }
 }
 
-/// Returns all places where the security schemes of an operation put credentials. The result contains all alternatives,
-/// even those without configured credentials.
+/// Returns all places where the security schemes of an operation put credentials. The returned list contains the
+/// places of all alternatives, even of alternatives without configured credentials.
 pub(crate) fn targets(document: &Document, found: &Found<'_>) -> Vec<Target> {
     let names = alternatives(security(document, found)).into_iter().flat_map(Map::keys);
     let schemes = names.filter_map(|name| document.component("securitySchemes", name));
     schemes.filter_map(|scheme| Target::new(scheme).ok()).collect()
 }
 
-/// Returns the `security` of an operation, or that of the document.
+/// Returns the `security` of an operation, or the `security` of the document if the operation has none.
 fn security<'a>(document: &'a Document, found: &Found<'a>) -> Option<&'a Value> {
     found.operation.get("security").or_else(|| document.field("security"))
 }
@@ -264,8 +266,8 @@ impl Applied {
     }
 
     /// Adds the credentials to a request. A credential replaces a query parameter, a cookie or a header with the same
-    /// name. Such a parameter can come from an argument, or from the link to a page. Returns all forms of the secrets,
-    /// so that the caller can remove them from the result.
+    /// name. An argument, or the link to a page, can contain a parameter with the same name as a credential. Returns
+    /// all forms of the secrets, so that the caller can remove the secrets from the result of the tool.
     pub(crate) async fn add(&self, request: &mut Request, caller: &Caller) -> antiphon::Result<Vec<String>> {
         let mut secrets = Vec::new();
         for (target, credential) in &self.0 {
@@ -328,14 +330,14 @@ fn forms(secret: &str) -> [String; 8] {
     ]
 }
 
-/// Returns whether a text can occur in a response by accident, for example the password `name`. If such a text were
-/// replaced, the response would be damaged, and the model could infer the password from the positions of the
-/// replacements.
+/// Returns whether a text can occur in a response by accident, for example the password `name`. If the server replaced
+/// a common word in responses, the replacements would damage the response. The model could also infer the password from
+/// the positions of the replacements.
 fn can_be_a_word(text: &str) -> bool {
     text.len() < 8 || text.len() < 16 && text.bytes().all(|byte| byte.is_ascii_alphabetic())
 }
 
-/// Removes the parameters with this name from the query. All other parameters stay unchanged.
+/// Removes the parameters with the name `name` from the query of `url`. All other query parameters stay unchanged.
 fn remove_query(url: &mut Url, name: &str) {
     let is_other =
         |pair: &&str| form_urlencoded::parse(pair.as_bytes()).next().is_none_or(|(found, _)| found != name);
@@ -343,7 +345,7 @@ fn remove_query(url: &mut Url, name: &str) {
     url.set_query(kept.as_deref().filter(|query| !query.is_empty()));
 }
 
-/// Returns the decoded name of a cookie `name=value`.
+/// Returns the decoded name of a cookie that is written as `name=value`.
 fn cookie_name(cookie: &str) -> String {
     let name = cookie.split('=').next().unwrap_or_default();
     percent_decode_str(name).decode_utf8_lossy().into_owned()

@@ -1,4 +1,5 @@
-//! The function of a tool. It sends the HTTP request of a tool call, and returns the response.
+//! The function that a tool runs to call an operation of the API. The function sends the HTTP request of a tool call,
+//! and returns the response.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use crate::{
     request::{Template, write_integers},
 };
 
-/// An operation that can be called. A clone is a handle to the same operation.
+/// An operation that can be called. A clone of a `Call` is a handle to the same operation.
 #[derive(Clone, Debug)]
 pub(crate) struct Call(pub(crate) Arc<Target>);
 
@@ -23,7 +24,7 @@ pub(crate) struct Target {
     pub(crate) http: Http,
     pub(crate) template: Template,
     pub(crate) credentials: Applied,
-    /// The method and the path.
+    /// The HTTP method and the path of the operation.
     pub(crate) title: String,
     pub(crate) idempotency_header: Option<String>,
     #[cfg(feature = "results")]
@@ -31,10 +32,10 @@ pub(crate) struct Target {
 }
 
 impl Call {
-    /// Calls the operation.
+    /// Sends the request of the operation with `arguments`, and returns the tool's result.
     ///
-    /// A request with effects is a step, so replay does not send it again. On replay, a request without effects is sent
-    /// again. If it were a step, its response would only make the journal larger.
+    /// A request with effects is a step, so replay does not send the request again. On replay, a request without
+    /// effects is sent again, because the response of a step would make the journal larger.
     pub(crate) async fn run(self, ctx: &Ctx, mut arguments: Map<String, Value>) -> Result<ToolOutput> {
         let Target { http, template, credentials, title, .. } = &*self.0;
         arguments.values_mut().for_each(write_integers);

@@ -1,24 +1,24 @@
-//! An OpenAPI document as JSON, and the resolution of its references.
+//! An OpenAPI document as JSON, and the code that follows the references in the document.
 
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
 
-/// The methods that a path item can have.
+/// The HTTP methods that a path item of an OpenAPI document can have.
 const METHODS: [&str; 8] = ["get", "put", "post", "delete", "options", "head", "patch", "trace"];
 
-/// The maximum number of consecutive references that are followed.
+/// The maximum number of consecutive references that [`Document::resolve`] follows.
 const MAX_HOPS: usize = 16;
 
-/// A document of OpenAPI 3.0 or 3.1.
+/// An OpenAPI document of the version 3.0 or 3.1.
 ///
-/// The document is stored as JSON. A part that does not follow the specification affects only the operations that use
-/// this part.
+/// The document is stored as JSON. If a part of the document does not follow the specification, the defect affects only
+/// the operations that use this part.
 #[derive(Clone, Debug)]
 pub(crate) struct Document {
     root: Value,
-    /// Whether schemas have the dialect of OpenAPI 3.0.
+    /// Whether the schemas of the document have the dialect of OpenAPI 3.0.
     pub(crate) is_3_0: bool,
 }
 
@@ -46,24 +46,25 @@ impl Document {
         Ok(Self { root, is_3_0 })
     }
 
-    /// Returns the value of a top-level field.
+    /// Returns the value of a top-level field of the document.
     pub(crate) fn field(&self, name: &str) -> Option<&Value> {
         self.root.get(name)
     }
 
-    /// Returns a named component, for example a security scheme.
+    /// Returns the component `name` of the document, for example a security scheme.
     pub(crate) fn component(&self, kind: &str, name: &str) -> Option<&Value> {
         self.resolve(self.root.get("components")?.get(kind)?.get(name)?)
     }
 
-    /// Returns the value to which a reference in this document points. Example of a reference:
+    /// Returns the value to which a reference in this document points. A reference is a text such as
     /// `#/components/schemas/Pet`.
     pub(crate) fn pointer(&self, reference: &str) -> Option<&Value> {
         let pointer = percent_decode_str(reference.strip_prefix('#')?).decode_utf8().ok()?;
         self.root.pointer(&pointer)
     }
 
-    /// Follows the references of a value. Returns `None` if one of the references has no target in this document.
+    /// Follows the references from a value to a value that is not a reference. Returns `None` if one of the references
+    /// has no target in this document.
     pub(crate) fn resolve<'a>(&'a self, mut value: &'a Value) -> Option<&'a Value> {
         for _ in 0..MAX_HOPS {
             match value.get("$ref").and_then(Value::as_str) {
@@ -74,7 +75,7 @@ impl Document {
         None
     }
 
-    /// Returns the paths whose operations cannot be read, with the reasons.
+    /// Returns the paths whose operations cannot be read, each with the reason.
     pub(crate) fn unreadable_paths(&self) -> Vec<(&str, String)> {
         let paths = self.root.get("paths").and_then(Value::as_object).into_iter().flatten();
         let paths = paths.filter(|(path, _)| path.starts_with('/'));
@@ -89,7 +90,7 @@ impl Document {
         unreadable.collect()
     }
 
-    /// Returns all operations, in the order of the document.
+    /// Returns all operations in the document, in the order of the document.
     pub(crate) fn operations(&self) -> Vec<Found<'_>> {
         let mut found = Vec::new();
         for (path, item) in self.root.get("paths").and_then(Value::as_object).into_iter().flatten() {
@@ -106,7 +107,7 @@ impl Document {
 }
 
 impl<'a> Found<'a> {
-    /// Returns a text field of the operation, unless it is empty.
+    /// Returns the text field `name` of the operation, unless the text is empty.
     pub(crate) fn text(&self, name: &str) -> Option<&'a str> {
         self.operation.get(name).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty())
     }
@@ -116,7 +117,7 @@ impl<'a> Found<'a> {
         self.operation.get("tags").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
     }
 
-    /// Returns the method and the path: `GET /pets`.
+    /// Returns the method and the path of the operation, for example `GET /pets`.
     pub(crate) fn title(&self) -> String {
         format!("{} {}", self.method.to_ascii_uppercase(), self.path)
     }

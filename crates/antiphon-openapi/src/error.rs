@@ -1,4 +1,4 @@
-/// An error in a document, or in the settings for its conversion into tools.
+/// An error in an OpenAPI document, or in the settings with which the document is converted into tools.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -8,7 +8,7 @@ pub enum Error {
     /// The document is not valid YAML, or cannot be represented as JSON. The `String` is the reason.
     #[error("the OpenAPI document cannot be read as YAML: {0}")]
     Yaml(String),
-    /// The document is not OpenAPI 3.0 or 3.1. The `String` is the version in the document.
+    /// The document is not OpenAPI 3.0 or 3.1. The `String` is the OpenAPI version that the document states.
     #[error("the version `{0}` is not supported: use a document of OpenAPI 3.0 or 3.1")]
     Version(String),
     /// A setting is not valid. The `String` names the setting, and describes how to fix the setting.

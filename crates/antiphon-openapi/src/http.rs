@@ -1,4 +1,4 @@
-//! Sends requests, with limits for time, size and addresses.
+//! Sends requests to the API, with limits for time, size and addresses.
 
 use std::{error::Error as _, time::Duration};
 
@@ -22,10 +22,10 @@ use crate::{
 /// The text that replaces a credential in the response of the API.
 const REDACTED: &str = "[credential]";
 
-/// The advice in the error of a failed request with effects. The request can have reached the API.
-const UNCERTAIN: &str = "; the request can have had its effect, so check before you send it again";
+/// The advice that the error contains if a request with effects failed, because the request can have reached the API.
+const UNCERTAIN: &str = "; the API may have executed the request, so check before you send it again";
 
-/// How many redirects are followed.
+/// The maximum number of redirects that a request follows.
 const MAX_REDIRECTS: usize = 5;
 
 /// The limits of requests to the API.
@@ -37,19 +37,20 @@ pub struct HttpLimits {
 }
 
 impl HttpLimits {
-    /// Creates the default limits.
+    /// Creates the default limits of requests to the API.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets the time limit of a request, including its response. Default: 30 seconds.
+    /// Sets the maximum time from the start of a request to the end of its response. Default: 30 seconds.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Sets the maximum size of a response, in bytes. If a response is larger, the tool fails. Default: 1 MiB.
+    /// Sets the maximum size of a response, in bytes. If a response is larger than `bytes`, the tool call fails.
+    /// Default: 1 MiB.
     #[must_use]
     pub fn with_response_bytes(mut self, bytes: usize) -> Self {
         self.response_bytes = bytes;
@@ -70,24 +71,25 @@ impl Default for HttpLimits {
     }
 }
 
-/// The HTTP clients of all tools of a document.
+/// The HTTP clients that all tools of a document share.
 #[derive(Clone, Debug)]
 pub(crate) struct Http {
-    /// Sends requests without effects.
+    /// The client that sends requests without effects.
     reading: reqwest::Client,
-    /// Sends requests with effects. This client follows only redirects that repeat the request.
+    /// The client that sends requests with effects. The client for requests with effects follows only redirects that
+    /// repeat the request.
     changing: reqwest::Client,
     limits: HttpLimits,
-    /// Whether only addresses of the public internet are allowed.
+    /// Whether requests can connect only to addresses of the public internet.
     public_only: bool,
 }
 
-/// A response of the API. Steps record responses, so this type is serializable.
+/// A response of the API. Steps record responses, so a `Reply` is serializable.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
     pub(crate) content_type: String,
-    /// The values of all headers `Link`, as one text.
+    /// The values of all `Link` headers of the response, as one text.
     pub(crate) link: Option<String>,
     pub(crate) body: Content,
 }
@@ -95,12 +97,13 @@ pub(crate) struct Reply {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Content {
     Text(String),
-    /// A body that is not text, as base64.
+    /// A response body that is not text, in base64.
     Bytes(String),
 }
 
 impl Http {
-    /// Creates the clients. With `public_only`, requests connect only to addresses of the public internet.
+    /// Creates the HTTP clients for the tools of a document. With `public_only`, requests connect only to addresses of
+    /// the public internet.
     pub(crate) fn new(limits: HttpLimits, public_only: bool) -> Result<Self> {
         let client = |redirects: redirect::Policy| {
             let mut builder = reqwest::Client::builder()
@@ -108,7 +111,7 @@ impl Http {
                 .redirect(redirects)
                 .user_agent(concat!("antiphon-openapi/", env!("CARGO_PKG_VERSION")));
             if public_only {
-                // A proxy would resolve the name, and no check would see its address.
+                // A proxy would resolve the host name itself, so the tool could not check the address.
                 builder = builder.no_proxy().dns_resolver(PublicOnly);
             }
             builder.build().map_err(Error::Client)
@@ -118,15 +121,17 @@ impl Http {
         Ok(Self { reading, changing, limits, public_only })
     }
 
-    /// Sends a request, and reads the response within the limits. `secrets` are removed from the response.
+    /// Sends a request, and reads the response within the limits. `send` removes `secrets` from the response.
     ///
-    /// If the outcome of a request with effects is unknown, the error is terminal, so that a task does not send the
-    /// request again.
+    /// If the API has possibly executed a failed request with effects, the error is terminal, so that a task does not
+    /// send the request again.
     pub(crate) async fn send(&self, request: Request, secrets: &[String]) -> antiphon::Result<Reply> {
         if self.public_only {
             AddressScope::Public.check_host(&request.url).map_err(|_| {
-                antiphon::Error::tool("the request failed: the document names an address that is not public")
-                    .terminal()
+                antiphon::Error::tool(
+                    "the request was not sent: the host of the server URL is not public; if you trust it, set the URL with `OpenApi::with_base_url`",
+                )
+                .terminal()
             })?;
         }
         let can_repeat = request.can_repeat();
@@ -190,8 +195,8 @@ impl Http {
         Ok(reply)
     }
 
-    /// Describes a failed request. The description does not contain the error of the HTTP client. This error can
-    /// contain the URL, and the URL can contain an API key.
+    /// Creates the error for a failed request. The text does not contain the error of the HTTP client. The error of the
+    /// HTTP client can contain the URL, and the URL can contain an API key.
     fn failed(&self, error: reqwest::Error, can_repeat: bool) -> antiphon::Error {
         let error = error.without_url();
         let mut text = if error.is_timeout() {
@@ -219,7 +224,7 @@ impl Reply {
         (200..300).contains(&self.status)
     }
 
-    /// Returns the body, if it is JSON.
+    /// Returns the body of the response, if the body is JSON.
     pub(crate) fn json(&self) -> Option<Value> {
         match &self.body {
             Content::Text(text) if self.media_type().contains("json") || self.content_type.is_empty() => {
@@ -229,8 +234,8 @@ impl Reply {
         }
     }
 
-    /// Replaces secrets in the response. In JSON, a secret can be written with escapes, so the parsed texts are
-    /// searched.
+    /// Replaces secrets in the response. In JSON, a secret can be written with escapes, so this method searches the
+    /// parsed texts.
     fn without(mut self, secrets: &[String]) -> Self {
         if secrets.is_empty() {
             return self;
@@ -250,8 +255,8 @@ impl Reply {
         self.content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
     }
 
-    /// Converts the response to a request with this method into the result of a tool. `title` is the method and the
-    /// path, and `url` has no credentials.
+    /// Converts the response to a request with the HTTP method `method` into the result of a tool. `title` is the
+    /// method and the path of the operation, and `url` is the URL without credentials.
     pub(crate) fn into_output(self, method: &Method, title: &str, url: &Url) -> ToolOutput {
         if !self.is_success() {
             let body = match &self.body {
@@ -288,25 +293,27 @@ impl Reply {
     }
 }
 
-/// Returns whether replay must not repeat the request.
+/// Returns whether a request with the HTTP method `method` has effects. Replay must not repeat a request with effects.
 pub(crate) fn has_effects(method: &Method) -> bool {
     !method.is_safe()
 }
 
-/// Follows redirects within the same origin. A redirect to another origin is returned as a response.
+/// Follows redirects within the same origin. If a redirect leads to another origin, the client returns the redirect as
+/// the response.
 fn same_origin(attempt: redirect::Attempt<'_>) -> redirect::Action {
     let is_same = attempt.previous().first().is_some_and(|first| first.origin() == attempt.url().origin());
     if is_same && attempt.previous().len() <= MAX_REDIRECTS { attempt.follow() } else { attempt.stop() }
 }
 
-/// Follows redirects that repeat the same request within the same origin. After other redirects, the client would send
-/// a GET request. If the GET request failed, the error would not show that the first request had its effect.
+/// Follows redirects that repeat the same request within the same origin. The client does not follow other redirects,
+/// because the client would have to send a GET request instead. If this GET request failed, the error would not show
+/// that the first request had its effect.
 fn same_request(attempt: redirect::Attempt<'_>) -> redirect::Action {
     let is_same = matches!(attempt.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
     if is_same { same_origin(attempt) } else { attempt.stop() }
 }
 
-/// Removes the beginning of a secret at the end of a shortened text.
+/// Removes the beginning of a secret that remains at the end of a shortened text.
 fn remove_partial(text: &mut String, secrets: &[String]) {
     // The cut can be inside a character.
     text.truncate(text.trim_end_matches(char::REPLACEMENT_CHARACTER).len());
@@ -318,7 +325,7 @@ fn remove_partial(text: &mut String, secrets: &[String]) {
     text.truncate(text.len() - partial);
 }
 
-/// Replaces secrets in a text.
+/// Replaces the secrets in a text by [`REDACTED`].
 fn redacted(text: &str, secrets: &[String]) -> String {
     let mut text = text.to_owned();
     for secret in secrets {
@@ -329,7 +336,7 @@ fn redacted(text: &str, secrets: &[String]) -> String {
     text
 }
 
-/// Replaces secrets in the texts, names and numbers of a JSON value. Returns whether the value has changed.
+/// Replaces the secrets in the texts, names and numbers of a JSON value. Returns whether the JSON value has changed.
 fn redact(value: &mut Value, secrets: &[String]) -> bool {
     match value {
         Value::String(text) => {
@@ -363,7 +370,7 @@ fn redact(value: &mut Value, secrets: &[String]) -> bool {
     }
 }
 
-/// A resolver that rejects names with addresses outside of the public internet.
+/// A DNS resolver that rejects host names with addresses outside of the public internet.
 #[derive(Debug)]
 struct PublicOnly;
 
@@ -372,7 +379,7 @@ impl reqwest::dns::Resolve for PublicOnly {
         Box::pin(async move {
             let addresses: Vec<_> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
             if addresses.iter().any(|address| AddressScope::Public.check(address.ip()).is_err()) {
-                return Err("the host of the document is not on the public internet; set it with `OpenApi::with_base_url` if you trust it".into());
+                return Err("the host of the server URL is not on the public internet; if you trust it, set the URL with `OpenApi::with_base_url`".into());
             }
             Ok(Box::new(addresses.into_iter()) as reqwest::dns::Addrs)
         })

@@ -6,23 +6,23 @@
 //! support.
 //!
 //! - **Arguments**: path, query, header and cookie parameters, and the fields of a JSON or form body. If a body is not
-//!   an object with fixed fields, the whole body is one argument with the name `body`. The schemas are JSON Schema
-//!   2020-12.
+//!   an object with fixed fields, the whole body is one argument with the name `body`. The input schemas of the tools
+//!   are JSON Schema 2020-12.
 //! - **Credentials**: only the server has the credentials ([`Credential`]). The security schemes of the document
 //!   determine where the credentials are sent. Models receive neither credentials nor the parameters that contain
 //!   credentials.
-//! - **Limits**: arguments cannot change the host or leave the path of the server. Redirects to other origins are not
-//!   followed. Time and size are limited ([`HttpLimits`]).
-//! - **Replay**: a request with a method other than GET and HEAD is a [step](antiphon::Ctx::step), so it is not sent
-//!   again on replay. If the outcome of such a request is unknown, a task does not retry the request. There is one
-//!   exception: if the operation has a header `Idempotency-Key`, the server sets this header, and the task retries the
-//!   request.
+//! - **Limits**: the arguments of a tool call cannot change the host of a request, and cannot lead to a path outside
+//!   of the server's path. Tools do not follow redirects to other origins. The time of a request and the size of a
+//!   response are limited ([`HttpLimits`]).
+//! - **Replay**: a request with a method other than GET and HEAD is a [step](antiphon::Ctx::step), so replay does not
+//!   send the request again. If a request failed but was possibly executed, a task retries the request only if the
+//!   operation has a header `Idempotency-Key`. The server sets the value of the header `Idempotency-Key`.
 //!
 //! # Features
 //!
 //! | feature | default | what it adds |
 //! |---|---|---|
-//! | `results` | | `OpenApi::with_result_sets`: tools for operations that return pages of rows return a result set |
+//! | `results` | | `OpenApi::with_result_sets`: a tool returns a result set if its operation returns pages of rows |
 //! | `yaml` | | `OpenApi::parse_yaml`: documents in YAML |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

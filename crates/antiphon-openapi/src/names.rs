@@ -1,4 +1,4 @@
-//! Names of tools and of their arguments.
+//! Names of tools, and names of the arguments of tools.
 
 use std::collections::BTreeSet;
 
@@ -7,9 +7,9 @@ use crate::document::Found;
 /// The maximum length of a name, in characters. The APIs of all large model providers accept names of this length.
 pub(crate) const MAX_NAME: usize = 64;
 
-/// Returns the names of these operations, in the same order. The names are unique.
+/// Returns a unique tool name for each of the operations, in the order of `operations`.
 ///
-/// The names depend on all operations of the document. So the name of a tool does not change if you select other
+/// The tool names depend on all operations of the document. So the name of a tool does not change if you select other
 /// operations.
 pub(crate) fn tools(operations: &[Found<'_>]) -> Vec<String> {
     let mut taken = BTreeSet::new();
@@ -29,7 +29,7 @@ pub(crate) fn tools(operations: &[Found<'_>]) -> Vec<String> {
         .collect()
 }
 
-/// Returns a name from the method and the path: `get_pets_by_pet_id`.
+/// Returns a name that consists of the method and the path, for example `get_pets_by_pet_id`.
 fn of_path(found: &Found<'_>) -> String {
     let mut words = vec![found.method.to_owned()];
     for segment in found.path.split('/').filter(|segment| !segment.is_empty()) {
@@ -42,8 +42,8 @@ fn of_path(found: &Found<'_>) -> String {
     words.join("_")
 }
 
-/// Shortens a name and adds a hash of the operation. So the name is unique, and does not depend on the order of the
-/// operations.
+/// Shortens a name and adds a hash of the operation. Because of the hash, the name is unique, and does not depend on
+/// the order of the operations.
 fn with_suffix(base: &str, identity: &str, taken: &BTreeSet<String>) -> String {
     let mut hash = hash(identity);
     loop {
@@ -57,7 +57,8 @@ fn with_suffix(base: &str, identity: &str, taken: &BTreeSet<String>) -> String {
     }
 }
 
-/// Returns the FNV-1a hash of a text. The function must never change, because the names of tools depend on it.
+/// Returns the FNV-1a hash of a text. The hash function must never change, because the names of tools depend on the
+/// hashes.
 fn hash(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -95,7 +96,8 @@ pub(crate) fn snake_case(text: &str) -> String {
     }
 }
 
-/// Returns the name of an argument for a parameter. Model providers accept letters, digits, `_`, `-` and `.`.
+/// Returns the name of an argument for a parameter. Model providers accept letters, digits, `_`, `-` and `.` in the
+/// names of arguments.
 pub(crate) fn argument(wire: &str, place: &str, taken: &BTreeSet<String>) -> String {
     let is_allowed = |character: char| character.is_ascii_alphanumeric() || "_-.".contains(character);
     let mut name: String =

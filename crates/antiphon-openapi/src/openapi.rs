@@ -64,7 +64,7 @@ impl OpenApi {
     /// # Errors
     ///
     /// Returns an error if the text is not JSON, or if the version of the document is not OpenAPI 3.0 or 3.1. Problems
-    /// with single operations are not errors. The [`Report`] lists these problems.
+    /// with single operations are not errors. The [`Report`] lists the problems with single operations.
     pub fn parse(json: &str) -> Result<Self> {
         Self::from_value(serde_json::from_str(json)?)
     }
@@ -80,11 +80,11 @@ impl OpenApi {
         Self::from_value(crate::yaml::parse(yaml)?)
     }
 
-    /// Uses a document that is already JSON.
+    /// Reads a document from a JSON value.
     ///
     /// # Errors
     ///
-    /// Returns an error if the version is not OpenAPI 3.0 or 3.1.
+    /// Returns an error if the version of the document is not OpenAPI 3.0 or 3.1.
     pub fn from_value(document: Value) -> Result<Self> {
         Ok(Self {
             document: Document::new(document)?,
@@ -102,7 +102,7 @@ impl OpenApi {
         })
     }
 
-    /// Sets the URL of the API, for all operations. Default: the first server in the document.
+    /// Sets the base URL of the API for all operations. Default: the first server in the document.
     ///
     /// A server in the document must use `https`, and must have a public IP address. A base URL that you set can also
     /// be `http`, and can name a host of your network.
@@ -111,55 +111,57 @@ impl OpenApi {
         self
     }
 
-    /// Selects the operations that have one of these tags. A second call replaces the tags of the first call. Default:
-    /// all operations.
+    /// Selects the operations that have one of the tags in `tags`. A second call replaces the tags of the first call.
+    /// Default: all operations.
     pub fn with_tags(mut self, tags: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.tags = tags.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Selects the operations whose path matches one of these patterns. `*` matches a segment or a part of it, and
-    /// `**` matches any number of segments: `/pets/**`. A second call replaces the patterns of the first call.
-    /// Default: all operations.
+    /// Selects the operations whose path matches one of the patterns in `patterns`. In a pattern such as `/pets/**`,
+    /// `*` matches a segment or a part of a segment, and `**` matches any number of segments. A second call replaces
+    /// the patterns of the first call. Default: all operations.
     pub fn with_paths(mut self, patterns: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.paths = patterns.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Selects the operations that have one of these HTTP methods. A second call replaces the methods of the first
-    /// call. Default: all operations.
+    /// Selects the operations that have one of the HTTP methods in `methods`. A second call replaces the methods of
+    /// the first call. Default: all operations.
     pub fn with_methods(mut self, methods: impl IntoIterator<Item = Method>) -> Self {
         self.methods = methods.into_iter().collect();
         self
     }
 
-    /// Selects operations by their `operationId`, or by method and path: `GET /pets`. A second call replaces the
-    /// operations of the first call. Default: all operations.
+    /// Selects operations by their `operationId`, or by method and path, such as `GET /pets`. A second call replaces
+    /// the operations of the first call. Default: all operations.
     pub fn with_operations(mut self, operations: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.operations = operations.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Sets the name of the tool for an operation. `operation` is the `operationId`, or the method and the path.
-    /// Default: the `operationId` in `snake_case`, or the method and the path.
+    /// Sets the name of the tool for an operation. The argument `operation` is the `operationId`, or the method and
+    /// the path. Default: the `operationId` in `snake_case`, or the method and the path.
     pub fn rename(mut self, operation: impl Into<String>, tool: impl Into<String>) -> Self {
         self.renamed.insert(operation.into(), tool.into());
         self
     }
 
-    /// Sets the credential for a security scheme in the document. Each call adds a credential. Default: none.
+    /// Sets the credential for a security scheme in the document. Each call of `with_credential` adds a credential.
+    /// Default: none.
     ///
-    /// An operation can have its own server. If this server and the first server in the document have different
-    /// origins, the tool sends no credential, and the report contains a warning. To use such an operation with a
-    /// credential, convert the operation separately, and set its URL with [`with_base_url`](Self::with_base_url).
+    /// An operation can have its own server. If the operation's own server and the first server in the document have
+    /// different origins, the tool sends no credential, and the report contains a warning. To send a credential to an
+    /// operation's own server, convert the operation separately, and set its URL with
+    /// [`with_base_url`](Self::with_base_url).
     pub fn with_credential(mut self, scheme: impl Into<String>, credential: Credential) -> Self {
         self.credentials.named.insert(scheme.into(), credential);
         self
     }
 
-    /// Sets a bearer token for operations without `security`. It is used only if the document itself has no `security`
-    /// either. As with [`with_credential`](Self::with_credential), servers with another origin do not receive the
-    /// token. Default: none.
+    /// Sets a bearer token for operations without `security`. Tools use the token only if the document also lacks a
+    /// top-level `security`. As with [`with_credential`](Self::with_credential), servers with another origin than the
+    /// first server in the document do not receive the token. Default: none.
     pub fn with_bearer(mut self, credential: Credential) -> Self {
         self.credentials.bearer = Some(credential);
         self
@@ -171,28 +173,29 @@ impl OpenApi {
         self
     }
 
-    /// Sets the maximum length of a tool's description, in characters. Longer descriptions are shortened, and the
+    /// Sets the maximum length of a tool's description, in characters. Longer tool descriptions are shortened, and the
     /// report contains a warning. Default: 1,024.
     pub fn with_max_description(mut self, characters: usize) -> Self {
         self.sizes.description = characters.max(1);
         self
     }
 
-    /// Sets the maximum length of a description in an input schema, in characters. Longer descriptions are shortened,
-    /// and the report contains a warning. Default: 300.
+    /// Sets the maximum length of a description in an input schema, in characters. Longer argument descriptions are
+    /// shortened, and the report contains a warning. Default: 300.
     pub fn with_max_argument_description(mut self, characters: usize) -> Self {
         self.sizes.argument_description = characters.max(1);
         self
     }
 
-    /// Sets the maximum size of an input schema, in bytes. If a schema is larger, its nested descriptions are removed.
-    /// If the schema is still too large, the operation does not become a tool. Default: 128 KiB.
+    /// Sets the maximum size of an input schema, in bytes. If a schema is larger than this size, its nested
+    /// descriptions are removed. If the schema is too large even without nested descriptions, the operation does not
+    /// become a tool. Default: 128 KiB.
     pub fn with_max_schema_bytes(mut self, bytes: usize) -> Self {
         self.sizes.schema = bytes;
         self
     }
 
-    /// Makes the tools for operations that return pages of rows return a result set. The server needs
+    /// Makes a tool return a result set if its operation returns pages of rows. The server needs
     /// [`ServerBuilder::with_results`](antiphon::ServerBuilder::with_results). Default: each call returns one page as
     /// JSON.
     #[cfg(feature = "results")]
@@ -203,13 +206,13 @@ impl OpenApi {
 
     /// Creates the tools of the selected operations.
     ///
-    /// The [`Report`] lists operations that cannot become tools. Such an operation does not affect the other
-    /// operations.
+    /// The [`Report`] lists operations that cannot become tools. An operation that cannot become a tool does not
+    /// affect the other operations.
     ///
     /// # Errors
     ///
     /// Returns an error if a setting is not valid, for example if a selected or renamed operation does not exist. Also
-    /// returns an error if the document contains no absolute URL and you have not set a base URL.
+    /// returns an error if the document contains no absolute server URL and you have not set a base URL.
     pub fn tools(&self) -> Result<OpenApiTools> {
         let all = self.document.operations();
         let mut names = names::tools(&all);
@@ -234,7 +237,7 @@ impl OpenApi {
                 Err(reason) => report.refused.push(Refused { operation: found.title(), reason }),
             }
         }
-        // The operations of these paths are unknown, so only the selection by path applies.
+        // The operations of an unreadable path are unknown, so only the selection by path applies to this path.
         for (path, reason) in self.document.unreadable_paths() {
             if self.operations.is_empty() && self.is_path_selected(path) {
                 report.refused.push(Refused { operation: path.to_owned(), reason });
@@ -296,8 +299,8 @@ impl OpenApi {
         Ok(tool)
     }
 
-    /// Selects the credentials of an operation, and returns a warning if credentials are missing. Selects no
-    /// credentials if the operation has its own server with a different origin than the document's server.
+    /// Selects the credentials of an operation, and returns a warning if credentials are missing. The function selects
+    /// no credentials if the operation has its own server with a different origin than the document's first server.
     fn credentials(&self, found: &Found<'_>, server: &Url) -> (Applied, Option<String>) {
         let (credentials, warning) = self.credentials.of(&self.document, found);
         let is_trusted = || {
@@ -308,7 +311,7 @@ impl OpenApi {
             return (credentials, warning);
         }
         let warning = format!(
-            "no credential is sent to its own server `{}`: the first server of the document has another origin; convert the operation separately, with `OpenApi::with_base_url`",
+            "the tool sends no credential to `{}`, the server of this operation: the first server of the document has another origin; convert the operation separately, with `OpenApi::with_base_url`",
             server.origin().ascii_serialization()
         );
         (Applied::default(), Some(warning))
@@ -328,7 +331,7 @@ impl OpenApi {
         self.paths.is_empty() || self.paths.iter().any(|pattern| path_matches(pattern, path))
     }
 
-    /// Replaces the names of renamed operations.
+    /// Sets the tool names that the developer chose with [`rename`](Self::rename).
     fn apply_names(&self, all: &[Found<'_>], names: &mut [String]) -> Result<()> {
         for (operation, name) in &self.renamed {
             let at =
@@ -384,8 +387,8 @@ impl OpenApi {
         Ok(())
     }
 
-    /// Returns the URL of an operation's server, from the document. The outer error affects all operations, and the
-    /// inner error only this operation.
+    /// Returns the URL of an operation's server, from the document. The outer `Result` contains an error that affects
+    /// all operations. The inner `Result` contains an error that affects only this operation.
     fn server(&self, found: &Found<'_>) -> Result<Result<Url, String>> {
         let own =
             first_server(found.operation.get("servers")).or_else(|| first_server(found.item.get("servers")));
@@ -413,7 +416,7 @@ fn missing(operation: &str) -> Error {
     ))
 }
 
-/// Returns whether an operation has this `operationId`, or this method and path.
+/// Returns whether the text `operation` is the `operationId` of an operation, or its method and path.
 fn is_called(found: &Found<'_>, operation: &str) -> bool {
     found.text("operationId") == Some(operation) || found.title() == operation
 }
@@ -429,7 +432,7 @@ fn configured(text: &str) -> Result<Url> {
     })
 }
 
-/// Parses a server in the document, with the default values of its variables.
+/// Parses the URL of a server in the document, with the default values of the server's variables.
 fn declared(server: &Value) -> Result<Url, String> {
     let mut text = server.get("url").and_then(Value::as_str).unwrap_or_default().to_owned();
     for (name, variable) in server.get("variables").and_then(Value::as_object).into_iter().flatten() {
@@ -444,7 +447,8 @@ fn declared(server: &Value) -> Result<Url, String> {
     Ok(url)
 }
 
-/// Returns the tool annotations for an HTTP method. POST, PUT and PATCH have MCP's default: the tool is destructive.
+/// Returns the tool annotations for an HTTP method. For POST, PUT and PATCH, MCP's default applies: the tool is
+/// destructive.
 fn annotations(method: &Method) -> ToolAnnotations {
     let annotations = ToolAnnotations::new().read_only(method.is_safe()).open_world(true);
     match *method {

@@ -1,4 +1,4 @@
-//! Converts an operation into the input schema of a tool and the template of its requests.
+//! Converts an operation into the input schema of a tool and the template of the tool's requests.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::{
     schema::{Converter, cut},
 };
 
-/// Headers that the HTTP client sets, or that OpenAPI defines in other fields.
+/// Headers that cannot be arguments, because the HTTP client sets them, or OpenAPI defines them in other fields.
 const RESERVED_HEADERS: [&str; 10] = [
     "accept",
     "authorization",
@@ -32,14 +32,14 @@ const RESERVED_HEADERS: [&str; 10] = [
 const ANNOTATIONS: [&str; 8] =
     ["title", "description", "example", "examples", "xml", "externalDocs", "deprecated", "default"];
 
-/// The limits of texts and schemas.
+/// The limits of a tool's texts and schemas.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
     /// The maximum number of characters of a tool's description.
     pub(crate) description: usize,
-    /// The maximum number of characters of other descriptions.
+    /// The maximum number of characters of a description in the input schema.
     pub(crate) argument_description: usize,
-    /// The maximum number of bytes of an input schema.
+    /// The maximum number of bytes of a tool's input schema.
     pub(crate) schema: usize,
 }
 
@@ -50,7 +50,8 @@ pub(crate) struct Operation {
     pub(crate) description: String,
     pub(crate) input_schema: Value,
     pub(crate) template: Template,
-    /// The header in which the server sends an idempotency key, if the operation has such a header.
+    /// The header in which the server sends an idempotency key. The field is `None` if the operation does not declare
+    /// this header.
     pub(crate) idempotency_header: Option<String>,
     pub(crate) warnings: BTreeSet<String>,
 }
@@ -168,8 +169,8 @@ fn accept(document: &Document, found: &Found<'_>) -> String {
     types.join(", ")
 }
 
-/// Makes a schema that is too large smaller: removes its nested descriptions and examples. Returns an error if the
-/// schema is still too large.
+/// Reduces a schema that is larger than `limit`: removes its nested descriptions and examples. Returns an error if the
+/// reduced schema is still too large.
 fn limit(schema: &mut Value, limit: usize, warnings: &mut BTreeSet<String>) -> Result<(), String> {
     if schema.to_string().len() <= limit {
         return Ok(());
@@ -195,7 +196,8 @@ fn limit(schema: &mut Value, limit: usize, warnings: &mut BTreeSet<String>) -> R
     Ok(())
 }
 
-/// Removes descriptions and examples from a schema and its parts. Properties with these names stay.
+/// Removes descriptions, examples and titles from a schema and its parts. Properties with the name `description`,
+/// `examples` or `title` stay in the schema.
 fn without_texts(schema: &mut Value) {
     match schema {
         Value::Object(keywords) => {
@@ -217,17 +219,17 @@ fn without_texts(schema: &mut Value) {
     }
 }
 
-/// The parts of an operation while it is converted.
+/// The data that is collected while one operation is converted into a tool.
 #[derive(Debug)]
 struct Build<'a> {
     document: &'a Document,
-    /// The path, without its fragment.
+    /// The path of the operation, without the fragment.
     path: &'a str,
-    /// The places where the security schemes of the operation put credentials. Parameters in these places are not
-    /// arguments.
+    /// The places where the security schemes of the operation put credentials. Parameters in the places of credentials
+    /// are not arguments.
     credentials: Vec<Target>,
     converter: Converter<'a>,
-    /// The names of arguments that are already used.
+    /// The argument names that the conversion has already used.
     taken: BTreeSet<String>,
     properties: Map<String, Value>,
     required: Vec<String>,
@@ -236,8 +238,8 @@ struct Build<'a> {
 }
 
 impl Build<'_> {
-    /// Adds the parameters of the path item and of the operation. A parameter of the operation replaces the same
-    /// parameter of the path item.
+    /// Adds arguments for the parameters of the path item and of the operation. A parameter of the operation replaces
+    /// a parameter of the path item that has the same name and place.
     fn parameters(&mut self, found: &Found<'_>, method: &Method) -> Result<(), String> {
         let document = self.document;
         let mut all: Vec<&Map<String, Value>> = Vec::new();
@@ -245,7 +247,7 @@ impl Build<'_> {
             for parameter in list.and_then(Value::as_array).into_iter().flatten() {
                 let Some(Value::Object(parameter)) = document.resolve(parameter) else {
                     return Err(format!(
-                        "a parameter has no target in the document: {}",
+                        "a parameter is not an object, or its reference points to nothing in the document: {}",
                         cut(&parameter.to_string(), 100)
                     ));
                 };
@@ -383,11 +385,13 @@ impl Build<'_> {
         })
     }
 
-    /// Adds the body. Each field of the body becomes an argument, if no information is lost. Otherwise, the whole body
-    /// is one argument.
+    /// Adds arguments for the request body. Each field of the body becomes an argument, if the conversion loses no
+    /// information. If the conversion would lose information, the whole body is one argument.
     fn body(&mut self, body: &Value, method: &Method) -> Result<Option<Body>, String> {
         let document = self.document;
-        let body = document.resolve(body).ok_or("the request body has no target in the document")?;
+        let body = document
+            .resolve(body)
+            .ok_or("the reference of the request body points to nothing in the document")?;
         let content = body.get("content").and_then(Value::as_object);
         let Some(content) = content.filter(|content| !content.is_empty()) else { return Ok(None) };
         let is_required = body.get("required") == Some(&Value::Bool(true));
@@ -440,7 +444,7 @@ impl Build<'_> {
         Ok(Some(Body { media_type, kind, source }))
     }
 
-    /// Returns the styles that `encoding` gives to fields of a form.
+    /// Returns the styles of a form's fields, from the `encoding` of the media type.
     fn form_styles(&mut self, media: &Value) -> Vec<(String, Style, bool)> {
         let encoding = media.get("encoding").and_then(Value::as_object).into_iter().flatten();
         let styles = encoding.filter_map(|(name, encoding)| {
@@ -462,9 +466,10 @@ impl Build<'_> {
         styles.collect()
     }
 
-    /// Returns whether the references of a schema describe it completely. In OpenAPI 3.1, a schema can have other
-    /// keywords next to `$ref`. In OpenAPI 3.0, such keywords are ignored. The recursion ends, because
-    /// [`Document::resolve`] has followed the same references to their end.
+    /// Returns `false` if a schema, or a schema to which its references lead, has restricting keywords next to `$ref`.
+    /// In OpenAPI 3.1, a schema can have other keywords next to `$ref`. In OpenAPI 3.0, keywords next to `$ref` are
+    /// ignored. The recursion ends, because [`Document::resolve`] has already followed the references of this schema
+    /// to their end.
     fn is_only_reference(&self, schema: &Value) -> bool {
         let Some(reference) = schema.get("$ref").and_then(Value::as_str) else { return true };
         let mut keywords = schema.as_object().into_iter().flat_map(Map::keys);
@@ -473,8 +478,8 @@ impl Build<'_> {
         is_alone && self.document.pointer(reference).is_some_and(|target| self.is_only_reference(target))
     }
 
-    /// Returns whether the fields of a body can be arguments: it is an object with fixed fields, and no field has the
-    /// name of a parameter.
+    /// Returns whether the fields of a body can be arguments. The body must be an object with fixed fields, and no
+    /// field can have the name of a parameter.
     fn is_flat(&self, schema: &Map<String, Value>, is_required: bool) -> bool {
         let fixed = ["type", "properties", "required", "additionalProperties"];
         let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return false };
@@ -509,7 +514,8 @@ fn is_annotation(keyword: &str) -> bool {
     ANNOTATIONS.contains(&keyword) || keyword.starts_with("x-")
 }
 
-/// Adds a description to a schema. The description of a parameter replaces the description in its schema.
+/// Adds a description to a schema. The description of a parameter replaces the description in the schema of the
+/// parameter.
 fn describe(schema: &mut Value, text: &str) {
     if text.is_empty() {
         return;
@@ -542,7 +548,8 @@ pub(crate) fn is_json(name: &str) -> bool {
     name.ends_with("/json") || name.ends_with("+json") || name == "*/*" || name == "application/*"
 }
 
-/// Returns the rank of a JSON media type. A plain document is preferred, then a merge patch, then a list of changes.
+/// Returns the rank of a JSON media type. The lowest rank is best: a plain document has the lowest rank, then a merge
+/// patch, then a list of changes.
 fn json_rank(name: &str) -> u8 {
     match media(name).as_str() {
         "application/json" => 0,

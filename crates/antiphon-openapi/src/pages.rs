@@ -22,26 +22,26 @@ pub struct PageLimits {
 }
 
 impl PageLimits {
-    /// Creates the default limits.
+    /// Creates the default limits of a result set from pages.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets the maximum number of pages that a call reads. Default: 10 pages.
+    /// Sets the maximum number of pages that one tool call reads. Default: 10 pages.
     #[must_use]
     pub fn with_pages(mut self, pages: usize) -> Self {
         self.pages = pages.max(1);
         self
     }
 
-    /// Sets the maximum number of rows that a call reads. Default: 5,000 rows.
+    /// Sets the maximum number of rows that one tool call reads. Default: 5,000 rows.
     #[must_use]
     pub fn with_rows(mut self, rows: usize) -> Self {
         self.rows = rows;
         self
     }
 
-    /// Sets the maximum size in bytes of the rows that a call reads. Default: 8 MiB.
+    /// Sets the maximum size of all rows that one tool call reads, in bytes. Default: 8 MiB.
     #[must_use]
     pub fn with_bytes(mut self, bytes: usize) -> Self {
         self.bytes = bytes;
@@ -62,17 +62,17 @@ pub(crate) struct Paging {
     position: Option<Position>,
     /// The argument that sets the size of a page, and the default of this argument.
     size: Option<(String, Option<u64>)>,
-    /// Whether the document declares a field for the next page. If it does, a response without this field is the last
-    /// page.
+    /// Whether the document declares a response field for the next page. If the document declares this field, a
+    /// response without the field is the last page.
     declares_next: bool,
 }
 
-/// The place of the rows in a response.
+/// The place in a response that contains the rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum RowsAt {
-    /// The response is the list.
+    /// The whole response is the list of rows.
     List,
-    /// A field of the response is the list.
+    /// The field with this name is the list of rows.
     Field(String),
 }
 
@@ -81,13 +81,13 @@ enum RowsAt {
 enum Position {
     Page {
         argument: String,
-        /// The number of the first page, if the document states it.
+        /// The number of the first page, if the document states this number.
         first: Option<u64>,
     },
     Offset(String),
-    /// A cursor: a value from the previous page.
+    /// The argument takes a cursor: a value from the previous page.
     Cursor(String),
-    /// The ID of the last row.
+    /// The argument takes the ID of the last row of the previous page.
     After(String),
 }
 
@@ -197,7 +197,8 @@ impl Paging {
         }
     }
 
-    /// Returns the next page, or `None` after the last page. If the next page cannot be determined, returns the reason.
+    /// Returns the position of the next page, or `None` after the last page. If the next page cannot be determined,
+    /// returns the reason as the error.
     fn next(&self, page: &Page<'_>) -> Result<Option<Next>, &'static str> {
         let Page { count, first_rows, reply, body, rows, url, arguments } = *page;
         let is_url = |text: &&str| ["http", "/", "?"].iter().any(|start| text.starts_with(start));
@@ -217,12 +218,12 @@ impl Paging {
         let has_more = has_more.is_some();
         let number = |name: &str| arguments.get(name).and_then(Value::as_u64);
         let size = self.size.as_ref().and_then(|(argument, default)| number(argument).or(*default));
-        // An API can return fewer rows than the call requests. The row count of the first page is then that of a full
-        // page.
+        // An API can return fewer rows than the call requests. The first page then shows how many rows a full page has.
         let size = size.map(|size| if count == 1 { size } else { size.min(first_rows as u64) });
         let is_full = !rows.is_empty() && (has_more || size.is_none_or(|size| rows.len() as u64 >= size));
         let has_next = is_full || (count == 1 && !rows.is_empty() && !self.declares_next);
-        // The end of the rows, if the API has no more or states the next page in a known place.
+        // Ends the reading if the position of the next page is not known. If more rows can exist, the reading ends with
+        // an error.
         let end = |is_known: bool| {
             if has_more {
                 Err("the API has more rows, but the position of the next page is not known")
@@ -268,16 +269,16 @@ impl Paging {
 enum Next {
     Url(Url),
     Arguments(Map<String, Value>),
-    /// The page with the number 1. The API numbers its pages from 0 or from 1. If it numbers them from 1, this page was
-    /// already read.
+    /// The arguments for the page with the number 1. It is unknown whether the API numbers its pages from 0 or from 1.
+    /// If the API numbers pages from 1, the page with the number 1 was already read.
     FirstOrSecond(Map<String, Value>),
 }
 
-/// A page that was read.
+/// A page that was read, and the state of the reading.
 struct Page<'a> {
-    /// How many pages were read, with this one.
+    /// The number of pages that were read, including the current page.
     count: usize,
-    /// How many rows the first page has.
+    /// The number of rows of the first page.
     first_rows: usize,
     reply: &'a Reply,
     body: &'a Value,
@@ -288,7 +289,7 @@ struct Page<'a> {
 
 /// The rows of all pages, or a response that contains no rows.
 pub(crate) enum Gathered {
-    /// The rows of all pages. `note` states the reason if rows are missing.
+    /// The rows of all pages. The field `note` states the reason if rows are missing.
     Rows {
         rows: Rows,
         note: Option<String>,
@@ -296,7 +297,7 @@ pub(crate) enum Gathered {
     Other(Reply, Url),
 }
 
-/// Reads the pages of a call, within the limits.
+/// Reads all pages of a tool call, within the limits.
 pub(crate) async fn gather(
     http: &Http,
     template: &Template,
@@ -314,7 +315,7 @@ pub(crate) async fn gather(
     // Whether the request can return the first page again.
     let mut is_guess = false;
     loop {
-        // The next page needs the same headers and cookies, and its credentials can be new.
+        // The request for the next page needs the same headers and cookies, but can have new credentials.
         let before = request.clone();
         let secrets = applied.add(&mut request, caller).await?;
         let reply = match http.send(request, &secrets).await {
@@ -341,7 +342,7 @@ pub(crate) async fn gather(
         }
         previous = Some(found.clone());
         if is_repeated {
-            // The API numbers its pages from 1.
+            // The repeated page shows that the API numbers its pages from 1.
             page -= 1;
         }
         if page == 1 {
@@ -406,7 +407,7 @@ fn has_same_rows(one: &[Value], other: &[Value]) -> bool {
     one.iter().map(identity).eq(other.iter().map(identity))
 }
 
-/// Returns the URL with `rel="next"` of a header `Link`.
+/// Returns the URL with `rel="next"` in a `Link` header.
 fn next_link(header: &str) -> Option<&str> {
     header.split('<').skip(1).find_map(|part| {
         let (url, rest) = part.split_once('>')?;
@@ -419,7 +420,8 @@ fn next_link(header: &str) -> Option<&str> {
     })
 }
 
-/// Finds the rows of a response: a list, or an object with one list.
+/// Determines from the schema of a response where the rows are. The response must be a list, or an object with one
+/// list.
 fn rows_at(document: &Document, schema: &Value, depth: usize) -> Option<RowsAt> {
     let schema = document.resolve(schema)?;
     if is_list(schema) {
@@ -450,7 +452,7 @@ fn rows_at(document: &Document, schema: &Value, depth: usize) -> Option<RowsAt> 
     }
 }
 
-/// Returns whether a schema has a property at a path of names.
+/// Returns whether a schema has the nested property to which the path `names` leads.
 fn declares(document: &Document, schema: &Value, names: &[&str], depth: usize) -> bool {
     let Some((first, rest)) = names.split_first() else { return true };
     let Some(schema) = document.resolve(schema) else { return false };
@@ -460,7 +462,8 @@ fn declares(document: &Document, schema: &Value, names: &[&str], depth: usize) -
         || parts.into_iter().flatten().any(|part| declares(document, part, names, depth + 1))
 }
 
-/// Returns whether a value is the cursor of a next page. If there is no next page, APIs send null, an empty text or 0.
+/// Returns whether a value is the cursor of a next page. After the last page, APIs send null, an empty text or 0 as
+/// the cursor.
 fn is_cursor(value: &Value) -> bool {
     match value {
         Value::String(text) => !text.is_empty(),
@@ -506,7 +509,7 @@ fn position(document: &Document, found: &Found<'_>, parameters: &[Parameter]) ->
     Some(Position::Cursor(cursor.argument.clone()))
 }
 
-/// Returns the schema of a query parameter.
+/// Returns the schema of the query parameter `name`.
 fn schema_of<'a>(document: &'a Document, found: &Found<'a>, name: &str) -> Option<&'a Value> {
     let lists = [found.operation.get("parameters"), found.item.get("parameters")];
     let mut parameters = lists.into_iter().flatten().filter_map(Value::as_array).flatten();

@@ -1,21 +1,22 @@
-//! The report about a conversion.
+//! The report about the conversion of a document into tools.
 
 use std::fmt;
 
 use antiphon::Tool;
 
-/// The tools of a document, and the report about them.
+/// The tools of a document, and the report about the conversion of the document.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct OpenApiTools {
-    /// The tools, in the order of the document.
+    /// The tools, in the order of their operations in the document.
     pub tools: Vec<Tool>,
     /// The operations that became tools, the operations that did not become tools, and the differences between the
     /// document and the tools.
     pub report: Report,
 }
 
-/// The report about a conversion. Its `Display` form has one line for each refused operation and each warning.
+/// The report about the conversion of a document into tools. The `Display` form of a report has one line for each
+/// refused operation and each warning.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
@@ -25,17 +26,17 @@ pub struct Report {
     pub refused: Vec<Refused>,
     /// The parts of the document that the tools do not support.
     pub warnings: Vec<Warning>,
-    /// The number of operations that are not selected.
+    /// The number of operations that the settings do not select.
     pub omitted: usize,
 }
 
-/// One converted operation.
+/// An operation that became a tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Converted {
     /// The name of the tool.
     pub tool: String,
-    /// The method and the path, for example `GET /pets`.
+    /// The method and the path of the operation, for example `GET /pets`.
     pub operation: String,
     /// Whether the tool returns a result set.
     pub has_result_set: bool,
@@ -45,8 +46,8 @@ pub struct Converted {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Refused {
-    /// The method and the path, for example `POST /files`. Only the path, if the operations of the path cannot be
-    /// read.
+    /// The method and the path of the operation, for example `POST /files`. If the operations of a path cannot be
+    /// read, this text is only the path.
     pub operation: String,
     /// The reason why the operation cannot become a tool.
     pub reason: String,
@@ -56,9 +57,9 @@ pub struct Refused {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Warning {
-    /// The method and the path, for example `GET /pets`.
+    /// The method and the path of the operation, for example `GET /pets`.
     pub operation: String,
-    /// A text that describes the part and the consequence.
+    /// A text that describes the unsupported part and the consequence for the tool.
     pub text: String,
 }
 

@@ -1,4 +1,5 @@
-//! Builds the HTTP request of a tool call: puts each argument into its place in the request, in the required style.
+//! Builds the HTTP request of a tool call. Each argument is written to its place in the request, in the style that the
+//! document requires.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
@@ -8,11 +9,11 @@ use url::Url;
 /// The name of the header with which an API recognizes a repeated request.
 pub(crate) const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
-/// The characters that are encoded: all characters that are not unreserved in RFC 3986.
+/// The characters that are percent-encoded: all characters except the unreserved characters of RFC 3986.
 pub(crate) const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// The characters that are encoded with `allowReserved`. Reserved characters are not encoded, unless they would end
-/// the value.
+/// The characters that are percent-encoded in parameters with `allowReserved`. Reserved characters are not encoded,
+/// unless they would end the value.
 const RESERVED: &AsciiSet = &ENCODED
     .remove(b':')
     .remove(b'/')
@@ -27,33 +28,34 @@ const RESERVED: &AsciiSet = &ENCODED
     .remove(b',')
     .remove(b';');
 
-/// The maximum length of a request's path, in bytes. Many servers already reject shorter paths. The HTTP client rejects
-/// paths of 64 KiB.
+/// The maximum length of a request's path, in bytes. Many servers already reject shorter paths than 32 KiB. The HTTP
+/// client rejects paths of 64 KiB.
 const MAX_PATH: usize = 32 << 10;
 
-/// The maximum number of layers of percent-encoding in a path. The encoding of the request is the first layer.
+/// The maximum number of layers of percent-encoding in a path. The percent-encoding of the request itself counts as
+/// the first layer.
 const MAX_LAYERS: usize = 8;
 
-/// The request of an operation, without arguments and credentials.
+/// The template for the requests of an operation, without arguments and credentials.
 #[derive(Clone, Debug)]
 pub(crate) struct Template {
     pub(crate) method: Method,
-    /// The path with variables: `/pets/{petId}`.
+    /// The path with variables, for example `/pets/{petId}`.
     pub(crate) path: String,
-    /// The URL to which the path is added.
+    /// The URL of the server, to which the path is added.
     pub(crate) server: Url,
     pub(crate) parameters: Vec<Parameter>,
     pub(crate) body: Option<Body>,
-    /// The accepted media types of the response.
+    /// The media types that the tool accepts in a response.
     pub(crate) accept: String,
 }
 
 /// A parameter of an operation.
 #[derive(Clone, Debug)]
 pub(crate) struct Parameter {
-    /// The name in the arguments of the tool.
+    /// The name of the parameter in the arguments of the tool.
     pub(crate) argument: String,
-    /// The name in the request.
+    /// The name of the parameter in the request.
     pub(crate) wire: String,
     pub(crate) place: Place,
     pub(crate) style: Style,
@@ -90,7 +92,7 @@ pub(crate) enum Style {
     SpaceDelimited,
     PipeDelimited,
     DeepObject,
-    /// The style of a parameter with `content`.
+    /// The style of a parameter that has the field `content`: JSON.
     Json,
 }
 
@@ -105,40 +107,41 @@ pub(crate) struct Body {
 #[derive(Clone, Debug)]
 pub(crate) enum BodyKind {
     Json,
-    /// A form. The document can set a style for some of the fields.
+    /// A form. The document can set a style for some of the form's fields.
     Form(Vec<(String, Style, bool)>),
     Text,
 }
 
-/// The arguments that form the body.
+/// The arguments that form the body of a request.
 #[derive(Clone, Debug)]
 pub(crate) enum BodySource {
-    /// One argument is the body.
+    /// The argument with this name is the whole body.
     Argument(String),
-    /// Each of these fields of the body is an argument.
+    /// Each field of the body in the list `fields` is an argument.
     Fields { fields: Vec<String>, required: bool },
 }
 
-/// A request before credentials are added.
+/// A request to which credentials are not added yet.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) method: Method,
     pub(crate) url: Url,
     pub(crate) headers: HeaderMap,
-    /// The cookies. Credentials can add cookies.
+    /// The cookies of the request. A credential can add a cookie.
     pub(crate) cookies: Vec<String>,
     pub(crate) body: Option<Vec<u8>>,
 }
 
 impl Request {
-    /// Returns whether the request can be sent again if its outcome is unknown.
+    /// Returns whether the request can be sent again after a failure, even if the API has possibly executed the
+    /// request.
     pub(crate) fn can_repeat(&self) -> bool {
         self.method.is_safe() || self.headers.contains_key(IDEMPOTENCY_KEY)
     }
 }
 
 impl Template {
-    /// Creates the request of a call. The error is a message for the model.
+    /// Creates the request of a tool call. If the arguments do not fit, the error is a message for the model.
     pub(crate) fn fill(&self, arguments: &Map<String, Value>) -> Result<Request, String> {
         let mut path = self.path.clone();
         let mut query = Vec::new();
@@ -183,7 +186,7 @@ impl Template {
         Ok(Request { method: self.method.clone(), url, headers, cookies, body })
     }
 
-    /// Adds the path to the URL of the server. Arguments cannot leave the path of the server.
+    /// Adds `path` to the URL of the server. Arguments cannot lead to a path outside of the server's URL.
     fn url(&self, path: &str, query: &[String]) -> Result<Url, String> {
         if let Some(start) = path.find('{') {
             let name: String = path[start + 1..].chars().take_while(|character| *character != '}').collect();
@@ -208,7 +211,7 @@ impl Parameter {
         utf8_percent_encode(text, set).to_string()
     }
 
-    /// Returns the text of a path parameter.
+    /// Returns the text of a path parameter with the value `value`.
     fn in_path(&self, value: &Value) -> Result<String, String> {
         let name = self.encoded(&self.wire);
         let text = match (self.style, value) {
@@ -235,8 +238,8 @@ impl Parameter {
         Ok(text)
     }
 
-    /// Returns the items of a list, or the members of an object as `name,value` or `name=value`. All parts are
-    /// encoded.
+    /// Returns the items of a list, or the members of an object as `name,value` or `name=value`. All returned parts
+    /// are percent-encoded.
     fn parts(&self, value: &Value) -> Result<Vec<String>, String> {
         match value {
             Value::Array(items) => items.iter().map(|item| Ok(self.encoded(&self.scalar(item)?))).collect(),
@@ -259,14 +262,14 @@ impl Parameter {
     fn scalar(&self, value: &Value) -> Result<String, String> {
         if value.is_array() || value.is_object() {
             return Err(format!(
-                "`{}` cannot be sent: the API has no form for lists or objects inside this parameter",
+                "`{}` cannot be sent: OpenAPI does not define how to write a list or an object inside this parameter; use only strings, numbers and booleans there",
                 self.argument
             ));
         }
         Ok(plain(value))
     }
 
-    /// Returns the text of a header, which is not encoded.
+    /// Returns the text of a header parameter. The text of a header is not percent-encoded.
     fn joined(&self, value: &Value) -> Result<String, String> {
         match value {
             _ if self.style == Style::Json => Ok(value.to_string()),
@@ -286,7 +289,7 @@ impl Parameter {
         }
     }
 
-    /// Returns the encoded `name=value` pairs of a query, a form or the cookies.
+    /// Returns the percent-encoded `name=value` pairs of a parameter for the query, a form or the cookies.
     fn pairs(&self, value: &Value) -> Result<Vec<String>, String> {
         let name = utf8_percent_encode(&self.wire, ENCODED).to_string();
         Ok(match (self.style, value) {
@@ -317,8 +320,8 @@ impl Parameter {
         })
     }
 
-    /// Adds `name[member]=value` pairs. Nested lists are written with indexes, because no specification defines their
-    /// form.
+    /// Adds `name[member]=value` pairs to `pairs`. Nested lists are written with indexes, because no specification
+    /// defines a form for nested lists.
     fn deep(&self, name: &str, value: &Value, pairs: &mut Vec<String>) {
         match value {
             Value::Object(members) => {
@@ -337,7 +340,7 @@ impl Parameter {
 }
 
 impl Body {
-    /// Returns the bytes of the body, or `None` if the arguments have no body.
+    /// Returns the bytes of the request body, or `None` if the arguments contain no body.
     fn bytes(&self, arguments: &Map<String, Value>) -> Result<Option<Vec<u8>>, String> {
         let value = match &self.source {
             BodySource::Argument(name) => match arguments.get(name) {
@@ -363,9 +366,10 @@ impl Body {
 }
 
 /// Rejects a path with a segment `.` or `..`, even if such a segment appears only after escapes are decoded. Proxies
-/// decode `%2F`, some of them more than once. Some servers ignore the part of a segment after `;`.
+/// decode `%2F`, and some proxies decode it more than once. Some servers ignore the part of a segment after `;`.
 ///
-/// Length and layers have limits, because each layer of percent-encoding takes time in proportion to the length.
+/// The length and the layers of a path have limits, because each layer of percent-encoding takes time in proportion to
+/// the length.
 fn check_path(path: &str) -> Result<(), String> {
     if path.len() > MAX_PATH {
         return Err(format!("the path parameters are too long: a path can have {MAX_PATH} bytes"));
@@ -385,7 +389,8 @@ fn check_path(path: &str) -> Result<(), String> {
     Err(format!("a path parameter must not have more than {} layers of percent-encoding", MAX_LAYERS - 1))
 }
 
-/// Returns the body of a form. Without a style, lists repeat the name of the field and objects are JSON.
+/// Returns the body of a form. If a field has no style, a list repeats the name of the field, and an object is written
+/// as JSON.
 fn form(value: &Value, styles: &[(String, Style, bool)]) -> Result<String, String> {
     let Value::Object(fields) = value else { return Err("the body of a form must be an object".to_owned()) };
     let mut pairs = Vec::new();
@@ -412,7 +417,7 @@ fn form(value: &Value, styles: &[(String, Style, bool)]) -> Result<String, Strin
     Ok(pairs.join("&"))
 }
 
-/// Replaces numbers such as `3.0` by integers. JSON Schema accepts `3.0` as an integer, but many APIs do not.
+/// Replaces numbers such as `3.0` by integers. JSON Schema accepts `3.0` as an integer, but many APIs reject `3.0`.
 pub(crate) fn write_integers(value: &mut Value) {
     match value {
         Value::Number(number) => {

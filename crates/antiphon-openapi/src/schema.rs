@@ -1,4 +1,4 @@
-//! Converts the schemas of a document into JSON Schema 2020-12.
+//! Converts the schemas of an OpenAPI document into JSON Schema 2020-12.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,25 +6,26 @@ use serde_json::{Map, Value, json};
 
 use crate::document::Document;
 
-/// The keywords next to a `$ref` that this crate uses in OpenAPI 3.0 documents. According to the specification, they
-/// are ignored, but documents use them.
+/// The keywords next to a `$ref` that this crate uses in OpenAPI 3.0 documents. According to the specification,
+/// keywords next to a `$ref` are ignored, but many documents use such keywords.
 const BESIDE_REFERENCE: [&str; 4] = ["description", "default", "deprecated", "nullable"];
 
-/// A converter for schemas of requests. It also collects the schemas to which these schemas refer.
+/// A converter for the schemas of requests. The converter also collects the schemas to which the converted schemas
+/// refer.
 #[derive(Debug)]
 pub(crate) struct Converter<'a> {
     document: &'a Document,
     /// The maximum length of a description, in characters.
     max_description: usize,
-    /// The names in `$defs`, by reference.
+    /// The name in `$defs` for each reference of the document.
     names: BTreeMap<String, String>,
-    /// References whose schemas are not converted yet.
+    /// References to schemas that the converter has not converted yet.
     waiting: Vec<String>,
-    /// The warnings, with one line for each kind of lost information.
+    /// The warnings of the conversion, with one line for each kind of lost information.
     pub(crate) warnings: BTreeSet<String>,
     /// Whether the converted schemas accept the same values as the schemas of the document.
     is_exact: bool,
-    /// Whether this converter is a trial: another converter uses only its `is_exact`.
+    /// Whether the conversion is a trial. In a trial, only the field `is_exact` of the converter is used.
     is_trial: bool,
 }
 
@@ -41,7 +42,7 @@ impl<'a> Converter<'a> {
         }
     }
 
-    /// Converts a schema. In the result, references point to `#/$defs/…`.
+    /// Converts a schema. References in the converted schema point to `#/$defs/…`.
     pub(crate) fn convert(&mut self, schema: &Value) -> Value {
         self.schema(schema, &BTreeSet::new())
     }
@@ -59,7 +60,7 @@ impl<'a> Converter<'a> {
         definitions.into_iter().collect()
     }
 
-    /// Returns the description, shortened to the maximum length.
+    /// Returns the description `text`, shortened to the maximum length.
     pub(crate) fn description(&mut self, text: &str) -> String {
         let short = cut(text, self.max_description);
         if short != text.trim() {
@@ -76,7 +77,8 @@ impl<'a> Converter<'a> {
         self.warnings.insert(warning.into());
     }
 
-    /// Returns whether the conversion of a schema, and of the schemas to which it refers, is exact.
+    /// Returns whether a converted schema, and the schemas to which it refers, accept the same values as the original
+    /// schemas.
     fn converts_exactly(&self, schema: &Value) -> bool {
         let mut trial = Self::new(self.document, usize::MAX);
         trial.is_trial = true;
@@ -156,7 +158,8 @@ impl<'a> Converter<'a> {
         numbered.find(|name| !taken(name)).unwrap_or(base)
     }
 
-    /// Adds one keyword. A keyword with a value of the wrong kind is omitted, so that the result is a valid schema.
+    /// Converts one keyword of a schema. A keyword with a value of the wrong kind is omitted, so that the converted
+    /// schema is valid.
     fn keyword(
         &mut self,
         keyword: &str,
@@ -224,7 +227,8 @@ impl<'a> Converter<'a> {
                 }
                 return;
             }
-            // A lost constraint makes these schemas match more values, so the server would reject valid values.
+            // If the schema in `not` or `if` loses a constraint, the schema matches more values. The server would then
+            // reject valid values.
             "not" | "if" if !self.is_trial && !self.converts_exactly(value) => {
                 self.warn(format!("`{keyword}` is dropped: the server cannot check all of its schema"));
                 return;
@@ -250,7 +254,7 @@ impl<'a> Converter<'a> {
                 self.warn(format!("`{keyword}` is dropped, so any value is accepted there"));
                 return;
             }
-            // These keywords have no meaning in the input schema of a tool, or are converted elsewhere.
+            // The keywords in this arm have no meaning in the input schema of a tool, or are converted elsewhere.
             "$ref" | "nullable" | "readOnly" | "example" | "xml" | "externalDocs" | "$schema" | "$id"
             | "id" | "$anchor" | "$dynamicAnchor" | "$comment" | "$defs" | "definitions" | "$vocabulary" => {
                 return;
@@ -269,7 +273,7 @@ impl<'a> Converter<'a> {
         }
     }
 
-    /// Converts properties, without the properties that only occur in responses.
+    /// Converts the properties of a schema, except properties that occur only in responses.
     fn properties(
         &mut self,
         properties: &Map<String, Value>,
@@ -303,7 +307,7 @@ impl<'a> Converter<'a> {
     }
 }
 
-/// Returns the types that JSON Schema supports.
+/// Returns the types in `value` that JSON Schema supports.
 fn types(value: &Value) -> Option<Value> {
     let known =
         |kind: &str| ["array", "boolean", "integer", "null", "number", "object", "string"].contains(&kind);
@@ -326,7 +330,7 @@ fn types(value: &Value) -> Option<Value> {
 
 /// Adds the branches of `oneOf` as `anyOf`. A converted branch can accept more values than the original branch, for
 /// example because the server does not check formats. So a valid value could match two converted branches, and `oneOf`
-/// would reject it.
+/// would reject this value.
 fn any_of(schema: &mut Map<String, Value>, branches: Value) {
     if !schema.contains_key("anyOf") {
         schema.insert("anyOf".into(), branches);
@@ -335,7 +339,7 @@ fn any_of(schema: &mut Map<String, Value>, branches: Value) {
     }
 }
 
-/// Returns the schema of the same values and null.
+/// Returns a schema that accepts the values of `schema` and also null.
 fn nullable(mut schema: Map<String, Value>) -> Value {
     if let Some(Value::Array(values)) = schema.get_mut("enum")
         && !values.contains(&Value::Null)
@@ -361,7 +365,7 @@ fn nullable(mut schema: Map<String, Value>) -> Value {
     Value::Object(schema)
 }
 
-/// Returns a count as an integer. Some documents contain counts such as `10.0`.
+/// Returns the number in a keyword such as `maxLength` as an integer. Some documents contain numbers such as `10.0`.
 fn count(value: &Value) -> Option<Value> {
     if value.is_u64() {
         return Some(value.clone());
@@ -370,7 +374,7 @@ fn count(value: &Value) -> Option<Value> {
     format!("{number:.0}").parse::<u64>().ok().map(Into::into)
 }
 
-/// Returns the names of required properties, each once, without the properties that only occur in responses.
+/// Returns the names of required properties without duplicates, except properties that occur only in responses.
 fn required(value: &Value, read_only: &BTreeSet<String>) -> Option<Value> {
     let mut names: Vec<Value> = Vec::new();
     for name in value.as_array()? {
@@ -381,7 +385,8 @@ fn required(value: &Value, read_only: &BTreeSet<String>) -> Option<Value> {
     Some(Value::Array(names))
 }
 
-/// Returns whether the server can check the pattern. Patterns in other regular expression languages are omitted.
+/// Returns whether the server can check the pattern. The converter omits patterns that the server's regular expression
+/// library cannot parse.
 fn is_pattern(pattern: &str) -> bool {
     jsonschema::options().build(&json!({"pattern": pattern})).is_ok()
 }

@@ -5,10 +5,10 @@ use yaml_rust2::{Yaml, YamlLoader};
 
 use crate::error::{Error, Result};
 
-/// The maximum nesting depth. The JSON parser has the same maximum.
+/// The maximum nesting depth of a YAML document. The JSON parser has the same maximum.
 const MAX_DEPTH: usize = 128;
 
-/// The key with which a mapping inherits the members of another one.
+/// The key with which a YAML mapping inherits the members of another mapping.
 const MERGE: &str = "<<";
 
 /// Reads the first YAML document of a text.
@@ -49,7 +49,8 @@ fn json(yaml: &Yaml, depth: usize) -> Result<Value> {
                     object.insert(name, value);
                 }
             }
-            // The mapping's own members take precedence, and then those of the first parent.
+            // The mapping's own members take precedence over the members of its parents. The first parent takes
+            // precedence over the other parents.
             for parent in inherited {
                 let Value::Object(parent) = parent else {
                     return Err(Error::Yaml(format!("the value of `{MERGE}` is not a mapping")));
@@ -66,7 +67,8 @@ fn json(yaml: &Yaml, depth: usize) -> Result<Value> {
     })
 }
 
-/// Returns the key of a mapping as text. The key can be a number, for example the status code of a response.
+/// Returns the key of a YAML mapping as text. In the YAML document, the key can be a number, for example the status
+/// code of a response.
 fn key(yaml: &Yaml) -> Result<String> {
     match yaml {
         Yaml::String(text) | Yaml::Real(text) => Ok(text.clone()),

@@ -2,12 +2,13 @@ use std::fmt;
 
 use crate::Key;
 
-/// A mismatch between a tool's code and its journal on replay (a non-determinism error). The run cannot continue.
+/// A mismatch between a tool's code and its journal on replay (a non-determinism error). After a drift, the run cannot
+/// continue.
 ///
-/// On replay, the code did not repeat the calls from before the suspension of the run. One possible cause is a new
-/// version of the code. Another possible cause is that the code depends on a value that is not in the journal. Such a
-/// value is often a time, a random number, the order of a map, or the result of a call outside of a step.
-/// [`Drift::hint`] returns advice for each case.
+/// On replay, the code of the tool did not repeat the calls that the code made before the run was suspended. One
+/// possible cause of drift is a new version of the code. Another possible cause of drift is that the code depends on a
+/// value that is not in the journal. Examples of such values are a time, a random number, the order of a map, or the
+/// result of a call outside of a step. [`Drift::hint`] returns advice for each kind of drift.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Drift {
@@ -21,14 +22,11 @@ pub enum Drift {
         key: Key,
         /// The kind and the label of the entry in the journal.
         recorded: String,
-        /// The kind and the label of the call that the code makes now.
+        /// The kind and the label of the call that the code makes on replay.
         now: String,
     },
-    /// The journal contains a next result, but the code does not wait for it.
-    #[error(
-        "the code does not wait for journal entry {at} ({key:?}, {recorded}); it waits for {}",
-        List(waiting)
-    )]
+    /// The code does not wait for the next result that the journal contains.
+    #[error("journal entry {at} is {key:?} ({recorded}), but on replay the code waits for {}", List(waiting))]
     Unexpected {
         /// The index of the entry in the journal.
         at: usize,
@@ -36,7 +34,7 @@ pub enum Drift {
         key: Key,
         /// The kind and the label of the entry in the journal.
         recorded: String,
-        /// The keys of the questions and steps that the code waits for, instead of this key.
+        /// The keys of the questions and steps that the code waits for, instead of the key `key`.
         waiting: Vec<Key>,
     },
     /// The tool's function ended before it received all results in the journal.
@@ -52,23 +50,23 @@ pub enum Drift {
         /// The kind and the label of the first result that the code did not receive.
         recorded: String,
     },
-    /// The client received a question that the code does not ask again.
+    /// The client received a question in the last round, but the code does not ask this question again.
     #[error(
         "the question {key:?} was sent in the last round, but the code no longer asks it; it waits for {}",
         List(waiting)
     )]
     Vanished {
-        /// The question's key.
+        /// The key of the question.
         key: Key,
-        /// The keys of the questions and steps that the code waits for, instead of this key.
+        /// The keys of the questions and steps that the code waits for, instead of the key `key`.
         waiting: Vec<Key>,
     },
     /// The text of a pending question changed in more than two rounds.
     #[error("the text of the question {key:?} has changed {times} times")]
     Volatile {
-        /// The question's key.
+        /// The key of the question.
         key: Key,
-        /// The number of times that the text changed.
+        /// The number of times that the text of the question changed.
         times: u8,
     },
 }
@@ -76,8 +74,8 @@ pub enum Drift {
 impl Drift {
     /// Returns the journal entry or the question key at which the drift happened, and the kind of drift.
     ///
-    /// Use this text in logs. Other texts of this error, such as the `Display` output, can contain the text of a
-    /// question. Only the user who received the question is allowed to read that text.
+    /// Use this text in logs. Other texts of a drift error, such as the `Display` output, can contain the text of a
+    /// question. Only the user who received a question is allowed to read the text of the question.
     pub fn place(&self) -> String {
         match self {
             Self::Changed { at, key, .. } => format!("journal entry {at}, `{key}`: changed"),
@@ -92,7 +90,7 @@ impl Drift {
         }
     }
 
-    /// Returns advice on how to fix the cause of this drift.
+    /// Returns a text that advises developers how to fix the cause of this drift.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Changed { .. } => {
@@ -135,10 +133,10 @@ pub enum FormatError {
         crate::FORMAT
     )]
     Unknown {
-        /// The format version in the journal.
+        /// The format version that the journal states.
         found: u32,
     },
-    /// The bytes are not a journal.
+    /// The bytes cannot be parsed as a journal.
     #[error("the bytes are not a valid journal")]
     Malformed(#[from] serde_json::Error),
 }

@@ -4,9 +4,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Visitor};
 
 /// The name of one question or step in a run: `scope/name#occurrence`.
 ///
-/// A key contains the scope, the name that the tool's author chose, and the number of its occurrence. The first
-/// occurrence has no number. Keys are readable, because clients receive keys in `inputRequests`, and drift errors
-/// contain keys.
+/// A key contains the scope, the name that the tool's author chose, and the number of the occurrence of this name. The
+/// key of the first occurrence has no number. Keys are readable, because clients receive keys in `inputRequests`, and
+/// drift errors contain keys.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(Arc<str>);
 
@@ -23,21 +23,21 @@ impl Key {
         name.split(['#', '~']).next().unwrap_or_default()
     }
 
-    /// Returns whether this key is equal to `scope`, or belongs to a question or step inside that scope at any depth.
+    /// Returns whether this key is equal to `scope`, or belongs to a question or step inside the scope at any depth.
     pub fn is_within(&self, scope: &str) -> bool {
         self.0.strip_prefix(scope).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 
-    /// Returns the key of another attempt at the same question: `key~attempt`.
+    /// Returns the key of another attempt at the question with this key: `key~attempt`.
     #[must_use]
     pub fn attempt(&self, attempt: u32) -> Self {
         Self::from(format!("{}~{attempt}", self.0))
     }
 
-    /// Returns `scope/name`, without an occurrence.
+    /// Returns the key text `scope/name`, without the number of an occurrence.
     ///
     /// `/`, `#` and `~` separate the parts of a key, so each of these characters becomes `_` in a name. Control
-    /// characters also become `_`. An empty name becomes `_`.
+    /// characters in a name also become `_`. An empty name becomes `_`.
     pub(crate) fn base(scope: &str, name: &str) -> String {
         let mut base = String::with_capacity(scope.len() + name.len() + 1);
         if !scope.is_empty() {

@@ -11,8 +11,8 @@ use crate::{
     Advance, Asked, Blocked, Drift, Entry, Failure, Journal, Key, Kind, Op, Outcome, Suspension, Tally, Turn,
 };
 
-/// The number of times that the text of a question can change. After one more change, the replay machine returns
-/// [`Drift::Volatile`].
+/// The number of times that the text of a question can change. If the text of a question changes more often, the
+/// replay machine returns [`Drift::Volatile`].
 const REWORDINGS: u8 = 2;
 
 type Fits = fn(request: &Value, answer: &Value) -> bool;
@@ -21,39 +21,40 @@ type Fits = fn(request: &Value, answer: &Value) -> bool;
 ///
 /// The driver (the caller of this crate) owns the tool's code and polls this code. When a future of the code is
 /// polled, the future calls [`ask`](Self::ask), [`step`](Self::step) or [`fold`](Self::fold). The code is *idle* when
-/// its last poll returned `Pending` and none of its futures has been woken since. Whenever the code is idle, the
-/// driver calls [`advance`](Self::advance) and carries out the action that this method returns.
+/// its last poll returned `Pending` and none of its futures has been woken since this poll. Whenever the code is idle,
+/// the driver calls [`advance`](Self::advance) and carries out the action that `advance` returns.
 #[derive(Debug)]
 pub struct Machine {
     journal: Journal,
-    /// Invariant: `cursor <= journal.entries.len()`. The entries before the cursor have been delivered.
+    /// The index of the next journal entry to deliver. The entries before the cursor have been delivered. Invariant:
+    /// `cursor <= journal.entries.len()`.
     cursor: usize,
     /// Whether the whole journal has been delivered, so that new steps can start.
     open: bool,
     /// Whether the code has reached the point where the run was suspended.
     caught_up: bool,
     occurrences: BTreeMap<String, u32>,
-    /// The futures that the code waits for. These futures were polled at least once, are not dropped, and have not
-    /// read their outcome.
+    /// The futures that the code waits for. Each of these futures was polled at least once, was not dropped, and has
+    /// not read its result.
     slots: BTreeMap<Key, Slot>,
     /// The positions of the keys in the initial journal. [`is_ahead`](Self::is_ahead) builds this index when the index
-    /// is first needed. No key has two entries.
+    /// is first needed. No key has two entries in the journal.
     index: OnceCell<BTreeMap<Key, usize>>,
     /// The number of completed iterations of each started loop.
     turns: BTreeMap<Key, u32>,
-    /// The questions in `journal.asked` that the code has asked again in this execution.
+    /// The questions in `journal.asked` that the code has asked again in this execution of the code.
     seen: BTreeSet<Key>,
     answers: BTreeMap<Key, Value>,
-    /// The slots for which `answers` contains an answer, in the order in which they are answered. If a slot was removed
-    /// in the meantime, it is skipped.
+    /// The slots for which `answers` contains an answer, in the order in which the slots are answered. The replay
+    /// machine skips slots that were removed in the meantime.
     answerable: BTreeMap<u64, Key>,
-    /// Steps and loops that the code has awaited since it was last idle. They start only when the code is idle again,
-    /// because on replay their results are delivered at that moment. So in both cases, all futures of the same poll
-    /// take their keys first.
+    /// Steps and loops that the code has awaited since it was last idle. Steps and loops start only when the code is
+    /// idle again, because on replay their results are delivered when the code is idle. So in the first execution and
+    /// on replay, all futures of one poll take their keys first.
     new_steps: Vec<Key>,
     new_folds: VecDeque<Key>,
-    /// Completions that were delivered since the code was last idle. It is possible that they are not in the journal
-    /// yet.
+    /// Completions that were delivered since the code was last idle. The journal does not have to contain these
+    /// completions yet.
     fresh: Vec<Key>,
     /// Whether the code has reached its first questions in the first round.
     first_asked: bool,
@@ -69,8 +70,8 @@ pub struct Machine {
 #[derive(Debug)]
 struct Slot {
     op: Op,
-    /// The position of this slot in the order in which the code started to wait for slots. Slots are answered in this
-    /// order.
+    /// A number that shows when the code started to wait for this slot. The replay machine answers slots in the order
+    /// of these numbers.
     order: u64,
     request: Option<Value>,
     state: State,
@@ -82,10 +83,10 @@ enum State {
     /// A step or a loop that is allowed to start.
     Due,
     Running,
-    /// The outcome is delivered, but the code has not read the outcome yet.
+    /// The outcome of the question, step or loop is delivered, but the code has not read this outcome yet.
     Ready {
         outcome: Outcome,
-        /// Whether the outcome is in the journal; see [`Machine::settle`].
+        /// Whether the journal already contains the outcome. [`Machine::settle`] explains when an outcome is recorded.
         recorded: bool,
     },
 }
@@ -119,7 +120,7 @@ impl Machine {
         }
     }
 
-    /// Sets the answers that the client sent in this round, by question key. Default: none.
+    /// Sets the answers that the client sent in the current round, by question key. Default: none.
     #[must_use]
     pub fn with_answers(mut self, answers: impl IntoIterator<Item = (Key, Value)>) -> Self {
         self.answers = answers.into_iter().collect();
@@ -136,7 +137,7 @@ impl Machine {
         self
     }
 
-    /// Breaks one rule of the replay machine on purpose, to check that the tests detect the violation.
+    /// Makes the replay machine violate one of its rules on purpose, to check that the tests detect the violation.
     #[cfg(feature = "__mutations")]
     #[must_use]
     pub fn with_mutation(mut self, mutation: Option<Mutation>) -> Self {
@@ -159,18 +160,18 @@ impl Machine {
         self.journal.round > 0 && self.journal.asked.contains_key(key)
     }
 
-    /// Records the name `what`. Returns `true` if the run has not recorded this name before. Use this method to send a
-    /// message only once per run.
+    /// Records that the run sends the message with the name `what`. Returns `true` if the run has not recorded this
+    /// name before. Use `say_once` for a message that a run must send only once.
     pub fn say_once(&mut self, what: &str) -> bool {
         self.journal.said.insert(what.to_owned())
     }
 
-    /// Returns the number of rounds before this round.
+    /// Returns the number of rounds that the run had before the current round.
     pub fn round(&self) -> u32 {
         self.journal.round
     }
 
-    /// Returns whether the code has received the whole journal, so that new work can start.
+    /// Returns whether the code has received the whole journal, so that new steps can start.
     pub fn is_open(&self) -> bool {
         self.open
     }
@@ -183,15 +184,15 @@ impl Machine {
         !self.caught_up && (self.journal.round > 0 || !self.journal.entries.is_empty())
     }
 
-    /// Returns an idempotency key for the step with the key `key`. This idempotency key is unique among all runs, and
+    /// Returns an idempotency key for the step with the key `key`. The idempotency key is unique among all runs, and
     /// is the same for every attempt of the step.
     ///
-    /// The steps in a loop have the same keys in each iteration. So the idempotency key contains the number of the
-    /// iteration: `run:loop~2/charge`.
+    /// The steps in a loop have the same keys in each iteration. For a step in a loop, the idempotency key therefore
+    /// contains the number of the iteration: `run:loop~2/charge`.
     pub fn idempotency_key(&self, key: &Key) -> String {
         let mut name = format!("{}:", self.journal.run);
         let mut written = 0;
-        // A loop sorts before its nested loops.
+        // In `turns`, a loop comes before its nested loops.
         for (fold, turn) in
             self.turns.range::<Key, _>(..=key).filter(|(fold, _)| key.is_within(fold.as_str()))
         {
@@ -207,8 +208,8 @@ impl Machine {
 
     /// Assigns a key to the next question or step with the name `name` in the scope `scope`.
     ///
-    /// Call this method when the code *makes* the call, not when the future is first polled. The order of the calls is
-    /// the order in the source code. The order of the first polls can differ.
+    /// Call `take_key` when the code *makes* the call, not when the future is first polled. The calls happen in the
+    /// order of the source code. The first polls of the futures can happen in another order.
     pub fn take_key(&mut self, scope: &str, name: &str) -> Key {
         #[cfg(feature = "__mutations")]
         let name = if self.mutation == Some(Mutation::PositionalKeys) { "op" } else { name };
@@ -222,8 +223,8 @@ impl Machine {
         key
     }
 
-    /// Releases the last key that was assigned for a name. Use this method if a call gets another name before it is
-    /// polled.
+    /// Releases `key`, which must be the last key that was assigned for its name. Use `return_key` if a call gets
+    /// another name before the call is polled.
     pub fn return_key(&mut self, key: &Key) {
         let key = key.as_str();
         // The scope can also contain an occurrence: `branch#2/name`.
@@ -231,7 +232,7 @@ impl Machine {
         let (base, occurrence) = match key[name..].find('#') {
             Some(hash) => match key[name + hash + 1..].parse() {
                 Ok(occurrence) => (&key[..name + hash], occurrence),
-                // The key of an attempt (`name#2~3`). Attempts are not counted.
+                // The key belongs to an attempt (`name#2~3`). Attempts are not counted.
                 Err(_) => return,
             },
             None => (key, 1),
@@ -246,7 +247,7 @@ impl Machine {
     }
 
     /// Registers that the code waits for the answer to a question. `request` creates the request for the client. The
-    /// replay machine calls `request` only if it needs the request.
+    /// replay machine calls the function `request` only if the replay machine needs the request.
     pub fn ask(&mut self, key: &Key, op: &Op, request: impl FnOnce() -> Value) -> Turn {
         if let Some(turn) = self.take_ready(key) {
             return turn;
@@ -282,8 +283,8 @@ impl Machine {
 
     /// Registers that the code starts a loop whose state is kept in the journal.
     ///
-    /// [`Turn::Start`] means that the journal has no state for this loop. [`Turn::Ready`] contains the last
-    /// recorded state.
+    /// [`Turn::Start`] means that the journal has no state for this loop. [`Turn::Ready`] contains the last recorded
+    /// state of the loop.
     pub fn fold(&mut self, key: &Key, op: &Op) -> Turn {
         if let Some(turn) = self.take_ready(key) {
             return turn;
@@ -306,8 +307,8 @@ impl Machine {
 
     /// Records that the loop at `key` has reached `state`, and removes the entries of the finished iteration.
     ///
-    /// [`Turn::Wait`] means that the code has not yet received the whole journal. Call this method again at the next
-    /// poll.
+    /// [`Turn::Wait`] means that the code has not yet received the whole journal. After [`Turn::Wait`], call `refold`
+    /// again at the next poll.
     pub fn refold(&mut self, key: &Key, op: &Op, state: Value) -> Turn {
         if !self.open {
             if !self.slots.contains_key(key) {
@@ -329,7 +330,7 @@ impl Machine {
         Turn::Start
     }
 
-    /// Records the result of a step that was started. If no such step was started, the call is ignored.
+    /// Records the result of the started step `key`. If no step with this key was started, the call has no effect.
     pub fn finish(&mut self, key: &Key, outcome: Result<Value, Failure>) {
         if !self.slots.get(key).is_some_and(|slot| matches!(slot.state, State::Running)) {
             return;
@@ -343,10 +344,10 @@ impl Machine {
         self.record(Entry::new(key.clone(), slot.op, outcome));
     }
 
-    /// Records the result of a step that was started. The step's future receives the result at its next poll.
+    /// Records the result of the started step `key`. The step's future receives the result at its next poll.
     ///
-    /// With this delay, the code receives results in the same order on replay. Call this method while the code is
-    /// idle. Returns whether a future still waits for the step.
+    /// The delay until the next poll ensures that the code receives results in the same order on replay. Call
+    /// `deliver` while the code is idle. Returns whether a future still waits for the step.
     pub fn deliver(&mut self, key: &Key, outcome: Result<Value, Failure>) -> bool {
         let Some(slot) = self.slots.get_mut(key).filter(|slot| matches!(slot.state, State::Running)) else {
             return false;
@@ -364,7 +365,7 @@ impl Machine {
 
     /// Returns whether the next call of [`advance`](Self::advance) starts a named step.
     ///
-    /// With this method, a driver can store the journal before the step starts. Call this method while the code is
+    /// With `begins_steps`, a driver can store the journal before a step starts. Call `begins_steps` while the code is
     /// idle.
     pub fn begins_steps(&mut self) -> bool {
         self.settle();
@@ -376,13 +377,13 @@ impl Machine {
         self.open && self.new_steps.iter().any(begins)
     }
 
-    /// Returns how often this execution of the code has changed the entries of the journal. Additions and removals
-    /// both count.
+    /// Returns how often this execution of the code has changed the entries of the journal. Both added and removed
+    /// entries count as changes.
     pub fn recorded(&self) -> u64 {
         self.recorded
     }
 
-    /// Returns how much work this execution of the code has done so far, for metrics.
+    /// Returns counts of the work that this execution of the code has done so far, for metrics.
     pub fn tally(&self) -> Tally {
         self.tally
     }
@@ -392,7 +393,7 @@ impl Machine {
         &self.journal
     }
 
-    /// Ends this execution without checks, and returns the journal in its current state.
+    /// Ends this execution of the code without checks, and returns the journal in its current state.
     pub fn into_journal(self) -> Journal {
         self.journal
     }
@@ -407,16 +408,17 @@ impl Machine {
         self.complete(key, Outcome::Failed(failure));
     }
 
-    /// Completes the question with this key. The code receives the information that the question cannot be sent to the
-    /// client. The journal contains the reason, so that replay has the same result.
+    /// Reports to the code that the question with this key cannot be sent to the client. The journal contains the
+    /// reason, so that the code receives the same error on replay.
     pub fn refuse(&mut self, key: &Key, reason: impl Into<String>) {
         self.complete(key, Outcome::Refused(reason.into()));
     }
 
     /// Registers that the code has dropped the future of the question or step with this key.
     ///
-    /// If the code drops a question, the replay machine withdraws the question and discards its answer. The answer
-    /// must not be kept, because in the next iteration of a loop the same key can belong to another question.
+    /// If the code drops a question, the replay machine withdraws the question and discards its answer. The replay
+    /// machine must not keep the answer, because in the next iteration of a loop the same key can belong to another
+    /// question.
     pub fn leave(&mut self, key: &Key) {
         let Some(slot) = self.slots.remove(key) else { return };
         match slot.state {
@@ -430,15 +432,16 @@ impl Machine {
         }
     }
 
-    /// Returns the action that the driver must perform next. Call this method while the code is idle.
+    /// Returns the action that the driver must perform next. Call `advance` while the code is idle.
     ///
     /// # Errors
     ///
-    /// Returns [`Drift`] if the next journal entry does not match the code. The replay machine does not skip the
-    /// entry, so the driver can call `advance` again.
+    /// Returns [`Drift`] if the next journal entry does not match the code. On drift, the replay machine does not skip
+    /// the journal entry, so the driver can call `advance` again.
     ///
     /// Code that waits for I/O outside of a step is also idle, but does not wait for the next journal entry. If the
-    /// driver detects such I/O, it can wait for the I/O after [`Drift::Unexpected`] and then call `advance` again.
+    /// driver detects I/O outside of a step, it can wait for the I/O after [`Drift::Unexpected`] and then call
+    /// `advance` again.
     pub fn advance(&mut self) -> Result<Advance, Drift> {
         self.settle();
         if let Some(key) = self.begin_fold() {
@@ -486,18 +489,19 @@ impl Machine {
         self.pending_since().into_iter().map(|(key, _, request)| (key, request)).collect()
     }
 
-    /// Returns the list of [`pending`](Self::pending), with an additional number for each question. The number is
-    /// unique in this execution of the code.
+    /// Returns the pending questions and their requests as [`pending`](Self::pending) does, with a number for each
+    /// question. The number of a question is unique in this execution of the code.
     ///
-    /// The number distinguishes questions with the same key, because a loop asks with the same key in each iteration.
+    /// The number distinguishes questions with the same key, because the iterations of a loop ask questions with the
+    /// same key.
     pub fn pending_since(&self) -> Vec<(&Key, u64, &Value)> {
         let mut asks: Vec<_> = self.waiting_asks().collect();
         asks.sort_by_key(|(_, slot)| slot.order);
         asks.into_iter().filter_map(|(key, slot)| Some((key, slot.order, slot.request.as_ref()?))).collect()
     }
 
-    /// Ends this execution of the code at its pending questions. Returns the questions to send to the client, and the
-    /// journal to keep until the answers arrive.
+    /// Ends this execution of the code at its pending questions. Returns the questions that the driver must send to
+    /// the client, and the journal that the driver must keep until the answers arrive.
     ///
     /// # Errors
     ///
@@ -533,13 +537,14 @@ impl Machine {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`check_complete`](Self::check_complete).
+    /// Returns the errors that [`check_complete`](Self::check_complete) returns.
     pub fn complete_run(self) -> Result<Journal, Drift> {
         self.check_complete()?;
         Ok(self.journal)
     }
 
-    /// Checks that the code has received all results in the journal. Call this method after the code has returned.
+    /// Checks that the code has received all results in the journal. Call `check_complete` after the code has
+    /// returned.
     ///
     /// # Errors
     ///
@@ -557,7 +562,7 @@ impl Machine {
     }
 
     /// Returns whether the rest of the journal contains a completion of `key`. The code mostly waits for one of the
-    /// next entries, so the next entries are searched before the index is built.
+    /// next journal entries, so `is_ahead` searches the next entries before it builds the index.
     fn is_ahead(&self, key: &Key) -> bool {
         const NEAR: usize = 16;
         let rest = &self.journal.entries[self.cursor..];
@@ -592,7 +597,7 @@ impl Machine {
         self.polls
     }
 
-    /// Starts the next new loop that has no state in the journal.
+    /// Starts the next loop in `new_steps` that has no state in the journal.
     fn begin_fold(&mut self) -> Option<Key> {
         while let Some(key) = self.new_folds.pop_front() {
             if self.make_due(&key) {
@@ -602,10 +607,11 @@ impl Machine {
         None
     }
 
-    /// Starts all new steps. Invariant: the whole journal has been delivered.
+    /// Starts all new steps. The caller ensures that the whole journal has been delivered.
     ///
-    /// In the original execution, the code received all journal entries before a new step ended. So on replay, these
-    /// entries must be delivered first. Otherwise, a very fast step could win a race that it lost originally.
+    /// In the original execution, the code received all journal entries before a new step ended. So on replay, all
+    /// journal entries must be delivered before a new step starts. If a new step started earlier, a very fast step
+    /// could win a race that the step lost in the original execution.
     fn begin_steps(&mut self) -> bool {
         let mut any = false;
         for key in std::mem::take(&mut self.new_steps) {
@@ -684,8 +690,8 @@ impl Machine {
         None
     }
 
-    /// Returns whether the client sent an answer to this question in this round, and the fingerprint of the question
-    /// is unchanged.
+    /// Returns whether the client sent an answer to the question `key` in the current round, and the fingerprint of
+    /// the question is unchanged.
     fn has_answer_to(&self, key: &Key, op: &Op) -> bool {
         let asked = self.journal.asked.get(key).is_some_and(|asked| asked.fingerprint == op.fingerprint);
         #[cfg(feature = "__mutations")]
@@ -708,12 +714,14 @@ impl Machine {
         self.fresh.push(key.clone());
     }
 
-    /// Records completions that were delivered but not read by the code. Call this method when the code is idle.
+    /// Adds the completions to the journal that the replay machine has delivered, but that the code has not read. Call
+    /// `settle` when the code is idle.
     ///
-    /// Entries are in the order in which the code receives them. The code usually reads a completion in the poll after
-    /// its delivery, and `take_ready` then records it. A step that ends in the same poll can be recorded earlier. If
-    /// the code did not read a completion in that poll, this method records it. If the code dropped a completion
-    /// unread, it is not recorded.
+    /// Journal entries are in the order in which the code receives their results. The code usually reads a completion
+    /// in the poll after its delivery, and `take_ready` then records the completion. A step that ends in this poll can
+    /// be recorded before the completion. If the code did not read a completion in the poll after its delivery,
+    /// `settle` records the completion. If the code dropped a completion unread, `settle` does not record the
+    /// completion.
     fn settle(&mut self) {
         for key in std::mem::take(&mut self.fresh) {
             let Some(slot) = self.slots.get_mut(&key) else { continue };
@@ -736,10 +744,10 @@ impl Machine {
         self.cursor = self.journal.entries.len();
     }
 
-    /// Removes the completion of `key` from the journal. Call this method if the code dropped the completion unread.
+    /// Removes the completion of `key` from the journal. Call `forget` if the code dropped the completion unread.
     ///
-    /// If the code selects among several delivered completions (an unbiased `select!`), only the selected one stays
-    /// in the journal. Replay then has only one possible outcome.
+    /// If the code selects among several delivered completions (an unbiased `select!`), only the selected completion
+    /// stays in the journal. The replay of the `select!` then has only one possible outcome.
     fn forget(&mut self, key: &Key) {
         let entries = &mut self.journal.entries;
         if let Some(at) = entries[..self.cursor].iter().rposition(|entry| entry.key == *key) {
@@ -754,7 +762,7 @@ impl Machine {
         self.slots.iter().filter(|(_, slot)| slot.request.is_some() && matches!(slot.state, State::Waiting))
     }
 
-    /// Checks that the code has asked every open question again in this execution.
+    /// Checks that the code has asked every open question again in this execution of the code.
     fn check_vanished(&self) -> Result<(), Drift> {
         if self.journal.round == 0 {
             return Ok(());

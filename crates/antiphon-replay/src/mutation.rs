@@ -1,4 +1,4 @@
-/// A deliberate fault in one rule of the replay machine. With a mutation, a test run shows that the tests detect a
+/// A deliberate fault in one rule of the replay machine. With a mutation, a test run shows whether the tests detect a
 /// violation of the rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutation {
@@ -15,7 +15,7 @@ pub enum Mutation {
 }
 
 impl Mutation {
-    /// All mutations.
+    /// A list of all mutations.
     pub const ALL: [Self; 5] = [
         Self::BatchDelivery,
         Self::OpenGate,

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-/// The kind of a call that the code makes, and of its journal entry.
+/// The kind of a call that the code makes, and the kind of the journal entry of this call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -26,7 +26,8 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A digest of a question's request or of a step's label. If the digest differs on replay, the code has changed.
+/// A digest of a question's request or of a step's label. If the digest on replay differs from the digest in the
+/// journal, the code has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Fingerprint(u64);
@@ -58,15 +59,16 @@ impl fmt::Debug for Fingerprint {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Op {
     pub(crate) kind: Kind,
-    /// The label is an `Arc`, because an op is copied from the code to a slot and to an entry.
+    /// The readable label. The label is an `Arc`, because an op is copied from the code to a slot and to a journal
+    /// entry.
     pub(crate) label: Arc<str>,
     pub(crate) fingerprint: Fingerprint,
 }
 
 /// Serializes `value` as JSON with sorted keys, so that equal values have equal fingerprints.
 ///
-/// Some programs enable the feature of `serde_json` that keeps the insertion order of maps. Because keys are sorted, a
-/// run can start in a program without that feature and continue in a program with it.
+/// Some programs enable the feature of `serde_json` that keeps the insertion order of maps. With sorted keys, a run
+/// can start in a program without this `serde_json` feature and continue in a program with the feature.
 pub fn canonical(value: &Value) -> String {
     let mut text = String::new();
     write_canonical(value, &mut text);
@@ -103,23 +105,24 @@ fn write_canonical(value: &Value, text: &mut String) {
     }
 }
 
-/// The maximum length of a label in characters. Longer labels are shortened, because the journal is sent with every
-/// round.
+/// The maximum length of a label in characters. A label that is longer than this length is shortened, because the
+/// journal is sent with every round.
 const LABEL_CHARS: usize = 60;
 
 impl Op {
-    /// Creates the description of a question. Its fingerprint covers the whole request.
+    /// Creates the description of a question. The fingerprint of the question covers the whole request.
     pub fn ask(label: &str, request: &Value) -> Self {
         Self::ask_parts(label, &[canonical(request).as_bytes()])
     }
 
-    /// Creates the description of a question whose fingerprint covers only `parts`. Use this function if serializing
-    /// the whole request is expensive.
+    /// Creates the description of a question whose fingerprint covers only `parts`. Use `ask_parts` if serializing the
+    /// whole request of a question is expensive.
     pub fn ask_parts(label: &str, parts: &[&[u8]]) -> Self {
         Self::new(Kind::Ask, label, parts)
     }
 
-    /// Creates the description of a step. Its fingerprint covers only the label, because closures cannot be compared.
+    /// Creates the description of a step. The fingerprint of a step covers only the label, because closures cannot be
+    /// compared.
     pub fn step(label: &str) -> Self {
         Self::new(Kind::Step, label, &[label.as_bytes()])
     }

@@ -1,4 +1,4 @@
-//! Return values of the replay machine, for the futures of the code and for the driver.
+//! The values that the replay machine returns to the futures of the code and to the driver.
 
 use std::collections::BTreeMap;
 
@@ -6,24 +6,25 @@ use serde_json::Value;
 
 use crate::{Journal, Key, Outcome};
 
-/// The instruction of the replay machine to a polled future of the code.
+/// The instruction that the replay machine returns to a polled future of the code.
 #[derive(Debug, PartialEq)]
 pub enum Turn {
-    /// The question, step or loop has this recorded result. The future returns this result.
+    /// The question, step or loop has this recorded result. The polled future must return the result.
     Ready(Outcome),
-    /// The future must start its work now. When a step has finished, its future calls
+    /// The polled future must start its work now. When a step has finished, its future calls
     /// [`Machine::finish`](crate::Machine::finish) or [`Machine::deliver`](crate::Machine::deliver).
     Start,
-    /// The future must return `Pending`.
+    /// The polled future must return `Pending`.
     Wait,
 }
 
 /// The action that the driver must perform next, while the code is idle.
 #[derive(Debug, PartialEq)]
 pub enum Advance {
-    /// The result of the Rust future with this key is ready. Wake this future and poll the code again.
+    /// The result of the Rust future with this key is ready. The driver must wake this future and poll the code again.
     Deliver(Key),
-    /// The code has received the whole journal, and its steps can start. Wake all futures and poll the code again.
+    /// The code has received the whole journal, and its steps can start. The driver must wake all futures and poll the
+    /// code again.
     Opened,
     /// The replay machine has no result to deliver. The code waits for questions, for running steps, or for other
     /// futures.
@@ -42,7 +43,7 @@ pub struct Blocked {
 /// A suspended run: the questions to send to the client, and the journal to keep until the answers arrive.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Suspension {
-    /// The journal. In the next round, pass the journal to [`Machine::new`](crate::Machine::new).
+    /// The journal of the suspended run. In the next round, pass the journal to [`Machine::new`](crate::Machine::new).
     pub journal: Journal,
     /// The requests of the pending questions, by key.
     pub asks: BTreeMap<Key, Value>,

@@ -19,11 +19,11 @@ pub struct ColumnDefinition {
     /// Type of the values.
     #[serde(rename = "type")]
     pub kind: ColumnType,
-    /// Whether a row can have no value in this column.
+    /// Whether the value of this column can be missing or null.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nullable: Option<bool>,
-    /// Preferred display format, such as `date`, `uri` or `currency`. If JSON Schema has a name for the format, use
-    /// that name.
+    /// Preferred display format of the values, such as `date`, `uri` or `currency`. If JSON Schema has a name for the
+    /// format, use that name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<String>,
     /// Description of the column, for users and models.
@@ -52,12 +52,12 @@ impl ColumnDefinition {
         Self::new(name, ColumnType::Integer)
     }
 
-    /// Creates a column of `true` and `false`.
+    /// Creates a column of booleans.
     pub fn boolean(name: impl Into<String>) -> Self {
         Self::new(name, ColumnType::Boolean)
     }
 
-    /// Declares that a row can have no value in this column.
+    /// Declares that the value of this column can be missing or null.
     #[must_use]
     pub fn nullable(mut self) -> Self {
         self.nullable = Some(true);
@@ -92,18 +92,18 @@ pub enum ColumnType {
     Integer,
     /// `boolean`: `true` or `false`.
     Boolean,
-    /// `date`: a date, `2025-01-15`.
+    /// `date`: a date, such as `2025-01-15`.
     Date,
-    /// `timestamp`: a date and time, RFC 3339.
+    /// `timestamp`: a date and time in the format of RFC 3339.
     Timestamp,
     /// `json`: any JSON value.
     Json,
-    /// The name of a type that this crate does not define.
+    /// A column type that this crate does not define. The `String` is the name of the type.
     Other(String),
 }
 
 impl ColumnType {
-    /// Returns the name of the type in JSON, such as `string`.
+    /// Returns the name that the column type has in JSON, such as `string`.
     pub fn name(&self) -> &str {
         match self {
             Self::String => "string",

@@ -1,6 +1,6 @@
 use std::{error::Error as StdError, fmt, time::Duration};
 
-/// The result type of this crate's server side.
+/// The result type of the functions and methods that return a [`DualResponseError`].
 pub type Result<T, E = DualResponseError> = std::result::Result<T, E>;
 
 /// A boxed error of any type.
@@ -24,11 +24,11 @@ pub enum ErrorCode {
     InvalidRequest,
     /// The request has no valid credentials.
     Unauthorized,
-    /// The signed link does not allow this action.
+    /// The signed link does not allow the requested action.
     Forbidden,
-    /// Too many requests are in flight. Retry later.
+    /// Too many requests are in flight. Retry the request later.
     TooManyRequests,
-    /// A limit is exceeded.
+    /// A request, a response or a result set exceeds a limit.
     LimitExceeded,
     /// The configuration is invalid.
     Configuration,
@@ -38,9 +38,10 @@ pub enum ErrorCode {
     FetchError,
     /// The operation timed out.
     Timeout,
-    /// The options of the client do not allow requests to this URL.
+    /// The options of the client do not allow the requested URL.
     UrlRefused,
-    /// The rows are still being written, or a sorted or filtered view of the rows is still being built. Retry later.
+    /// The rows are still being written, or a sorted or filtered view of the rows is still being built. Retry the
+    /// request later.
     ResourceNotReady,
     /// Not all rows could be saved, or the saved rows can no longer be read.
     SnapshotFailed,
@@ -53,7 +54,7 @@ pub enum ErrorCode {
 }
 
 impl ErrorCode {
-    /// Returns the code as text: `RESOURCE_NOT_FOUND`.
+    /// Returns the error code as text, such as `RESOURCE_NOT_FOUND`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::QueryExecutionFailed => "QUERY_EXECUTION_FAILED",
@@ -96,16 +97,16 @@ pub enum DualResponseError {
     /// Counting the rows of the source failed.
     #[error("the rows of the source could not be counted")]
     Count(#[source] BoxError),
-    /// The store failed.
+    /// The store of result sets failed.
     #[error("the result set store failed")]
     Storage(#[source] BoxError),
-    /// The source is a closure, but the store is shared. Other processes cannot call the closure.
+    /// The source is a closure, but the store is shared. Other processes that share the store cannot call the closure.
     #[error(
         "the source is a closure, and other processes that share the result set store cannot call it; register a named query and use `Source::query`"
     )]
     NotPersistable,
-    /// The result set does not exist, or belongs to another caller. The error does not reveal which of the two is the
-    /// case.
+    /// The result set does not exist, or belongs to another caller. The error does not reveal whether the result set
+    /// exists.
     #[error("Resource not found or expired")]
     NotFound,
     /// The result set has expired.
@@ -117,22 +118,23 @@ pub enum DualResponseError {
     /// The request has no valid credentials.
     #[error("authentication required: the request has no valid credentials")]
     Unauthorized,
-    /// The signed link does not allow this action.
+    /// The signed link does not allow the requested action.
     #[error("the signed link does not allow this action; create a link with the required scope")]
     Forbidden,
     /// Too many requests are in flight.
     #[error("too many concurrent requests; retry in {} s", retry_after.as_secs().max(1))]
     Busy {
-        /// Recommended wait before a retry.
+        /// Recommended time to wait before the request is sent again.
         retry_after: Duration,
     },
-    /// A limit is exceeded. The `String` contains the limit, and describes how to stay below the limit.
+    /// A request, a response or a result set exceeds a limit. The `String` contains the limit, and describes how to
+    /// stay below the limit.
     #[error("{0}")]
     TooLarge(String),
     /// The source exceeded its timeout.
     #[error("the source of the rows exceeded its timeout of {limit:?}")]
     Timeout {
-        /// Timeout of the source.
+        /// Time limit that the source exceeded.
         limit: Duration,
     },
     /// The configuration is invalid. The `String` describes how to fix the configuration.
@@ -141,10 +143,10 @@ pub enum DualResponseError {
     /// The rows are still being written, or a sorted or filtered view of the rows is still being built.
     #[error("the rows are not ready yet; retry in {} s", retry_after.as_secs().max(1))]
     NotReady {
-        /// Recommended wait before a retry.
+        /// Recommended time to wait before the request is sent again.
         retry_after: Duration,
     },
-    /// Not all rows could be saved. The `String` is the reason, as a message for users.
+    /// Not all rows could be saved. The `String` is a message for users that contains the reason.
     #[error("{0}")]
     Failed(String),
     /// The snapshot could not be read or written.
@@ -153,9 +155,9 @@ pub enum DualResponseError {
     /// The server rejected the SQL query because it violates a rule, for example that a query must be one statement.
     #[error("{reason}")]
     Refused {
-        /// Name of the rule for programs: `one_statement`, `unknown_table`, `memory`.
+        /// Name of the violated rule, for programs: for example `one_statement`, `unknown_table` or `memory`.
         rule: &'static str,
-        /// Message for users: the rule, and how to follow it.
+        /// Message for users that describes the violated rule, and how to follow the rule.
         reason: String,
     },
     /// The operation needs a feature or component that this server does not have. The `String` names the missing

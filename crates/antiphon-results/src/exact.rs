@@ -1,15 +1,16 @@
-//! Conversion of JSON numbers to text. Only numbers that would otherwise lose digits are converted.
+//! Converts JSON numbers to text for programs that cannot represent every JSON number exactly. This module converts
+//! only numbers that would lose digits in a program with 64-bit integers and floats.
 //!
-//! A JSON number can have any number of digits, but most readers store it as a 64-bit float. If such a reader would
-//! change the value of a number, this module converts the number to text. Rows from a database also contain these
-//! numbers as text.
+//! A JSON number can have any number of digits, but most readers store it as a 64-bit float. If the number type of a
+//! reader would change the value of a number, this module converts the number to text. Rows from a database already
+//! contain decimals with many digits as text.
 
 use serde::de::DeserializeOwned;
 
 /// Converts JSON for readers that store every number as a 64-bit float, such as browsers.
 ///
 /// Numbers that a 64-bit float cannot represent become text: for example most integers beyond 2^53, and decimals with
-/// many digits. All other numbers stay unchanged.
+/// many digits. Numbers that a 64-bit float represents exactly stay unchanged.
 ///
 /// ```
 /// use antiphon_results::exact;
@@ -20,8 +21,8 @@ pub fn for_floats(json: &str) -> String {
     kept(json, is_float)
 }
 
-/// Parses JSON for types that store numbers as 64-bit integers or floats, such as [`Value`](serde_json::Value). All
-/// other numbers become text.
+/// Parses JSON for types that store numbers as 64-bit integers or floats, such as [`Value`](serde_json::Value). Numbers
+/// that fit into neither a 64-bit integer nor a 64-bit float become text.
 ///
 /// ```
 /// use antiphon_results::exact;
@@ -39,7 +40,7 @@ pub fn values<T: DeserializeOwned>(json: &str) -> Result<T, serde_json::Error> {
     serde_json::from_str(&kept(json, |number| is_whole(number) || is_float(number)))
 }
 
-/// Returns the JSON with some numbers converted to text. A number is converted if `survives` returns `false` for it.
+/// Converts each number in `json` for which `survives` returns `false` to text, and returns the converted JSON.
 fn kept(json: &str, survives: impl Fn(&str) -> bool) -> String {
     let mut kept = String::with_capacity(json.len());
     let mut rest = json;
@@ -59,7 +60,7 @@ fn kept(json: &str, survives: impl Fn(&str) -> bool) -> String {
     kept
 }
 
-/// Returns the end of the string literal at the start of `json`.
+/// Returns the position in `json` at which the string literal at the start of `json` ends.
 fn text_end(json: &str) -> usize {
     let mut escaped = false;
     let end = json.bytes().skip(1).position(|byte| match byte {
@@ -86,9 +87,10 @@ fn is_whole(number: &str) -> bool {
     number.parse::<i64>().is_ok() || number.parse::<u64>().is_ok()
 }
 
-/// Returns whether the number stays the same when a 64-bit float stores it.
+/// Returns whether a 64-bit float represents the number exactly.
 fn is_float(number: &str) -> bool {
-    // A float preserves any 15 digits. A number that is so short and has no `e` cannot have a large exponent.
+    // A 64-bit float preserves every number with at most 15 digits. A number with at most 15 characters and without an
+    // `e` cannot have a large exponent.
     if number.len() <= 15 && !number.contains(['e', 'E']) {
         return true;
     }
@@ -97,8 +99,8 @@ fn is_float(number: &str) -> bool {
     float.is_finite() && plain(&format!("{float:e}")) == plain(number)
 }
 
-/// Returns the digits without leading and trailing zeros, and the exponent `p`. The number is equal to
-/// `0.digits * 10^p`.
+/// Returns `(digits, p)` for a number that is equal to `0.digits * 10^p`. The digits have no leading and no trailing
+/// zeros.
 fn plain(number: &str) -> Option<(String, i64)> {
     let number = number.strip_prefix('-').unwrap_or(number);
     let (mantissa, exponent) = number.split_once(['e', 'E']).unwrap_or((number, "0"));

@@ -2,8 +2,8 @@
 //! rows.
 //!
 //! A query can find more rows than a model can read. A *dual response* gives the model the row count, the first rows,
-//! and a note about omitted rows. The link in a dual response points to a *result set*, which contains all rows.
-//! Applications page, sort, stream, pin and delete the result set over HTTP until it expires.
+//! and a note about omitted rows. The link in a dual response points to a *result set*, which contains all rows. Until
+//! the result set expires, applications can read, sort, stream, pin and delete the result set over HTTP.
 //!
 #![cfg_attr(
     feature = "server",
@@ -32,23 +32,24 @@ assert_eq!((page.rows.len(), page.has_next), (47, false));
 ```
 "#
 )]
-//! This crate implements the dual response specification, version [`SPECIFICATION`]. The types have the names that the
-//! specification uses. Where the specification allows several behaviors, this crate chooses one. The crate produces
-//! JSON and does not depend on an MCP transport. In the crate `antiphon`, a tool can return a `DualResponse` directly.
-//! The crate `antiphon-host` fetches the rows of a dual response.
+//! This crate implements the dual response specification, version [`SPECIFICATION`]. The types of this crate have the
+//! names that the specification uses. Where the specification allows several behaviors, this crate implements one of
+//! these behaviors. The crate produces JSON and does not depend on an MCP transport. In the crate `antiphon`, a tool
+//! can return a `DualResponse` directly. The crate `antiphon-host` fetches the rows of a dual response.
 //!
 //! # Modules
 //!
-//! - `DualResponseServer`, `CreateOptions`, `ResultLimits`: the server that creates result sets, and its options.
-//! - `source`: the sources of rows: `Source`, `Query`, `SqlQuery`.
-//! - `snapshot`: result sets whose rows are saved, at any size: `SnapshotStore`, `RowSource`, `View`. The crate
-//!   `antiphon-snapshot` implements the store.
-//! - `store`: stores for result sets: `ResourceStore`, `MemoryStore`, `SharedStore`.
-//! - `Owner`, `Authorize`, `LinkKeys`, `AuditEvent`: access control and audit.
-//! - `rest`: the HTTP routes, and `openapi.json`.
-//! - `client`: reads dual responses and fetches their rows. `DualResponseClient`, `ParsedDualResponse`.
-//! - [`exact`]: conversion of JSON numbers without loss of digits.
-//! - [`Rows`], [`ColumnDefinition`], [`Sort`], [`ErrorCode`]: types that all modules use.
+//! - `DualResponseServer` creates result sets. `CreateOptions` configures one result set, and `ResultLimits` limits the
+//!   server.
+//! - `source` contains the sources of rows: `Source`, `Query`, `SqlQuery`.
+//! - `snapshot` contains the types for result sets whose rows are saved: `SnapshotStore`, `RowSource`, `View`. The
+//!   crate `antiphon-snapshot` implements a `SnapshotStore`.
+//! - `store` contains the stores for result sets: `ResourceStore`, `MemoryStore`, `SharedStore`.
+//! - `Owner`, `Authorize` and `LinkKeys` control the access to result sets. `AuditEvent` records each access.
+//! - `rest` contains the HTTP routes, and the document `openapi.json` that describes the routes.
+//! - `client` reads dual responses and fetches their rows, with `DualResponseClient` and `ParsedDualResponse`.
+//! - [`exact`] converts JSON numbers to text if a program would lose their digits.
+//! - All modules use the types [`Rows`], [`ColumnDefinition`], [`Sort`] and [`ErrorCode`].
 //!
 //! # Features
 //!
@@ -59,7 +60,7 @@ assert_eq!((page.rows.len(), page.has_next), (47, false));
 //! | `server` | `DualResponseServer`: creates, stores and reads result sets |
 //! | `rest` | `DualResponseServer::router`: the HTTP routes, for axum |
 //! | `postgres`, `mysql`, `sqlite` | `source::SqlQuery`: named queries on a database, through `sqlx` |
-//! | `client` | `client`: reads dual responses and fetches their rows, without the feature `server` |
+//! | `client` | `client`: reads dual responses and fetches their rows (does not need the feature `server`) |
 //! | `conformance` | `store::conformance`, `snapshot::conformance`: contract tests for your own store |
 //!
 //! # Design decisions

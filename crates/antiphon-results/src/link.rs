@@ -10,12 +10,13 @@ use sha2::{Digest as _, Sha256};
 
 /// The secret keys that sign and verify links to result sets.
 ///
-/// All replicas must have the same keys. The first key signs links. Every key verifies links. To rotate keys, first
-/// add the new key to every replica with [`with_decryption_key`](Self::with_decryption_key). Then make the new key the
-/// first key. Remove the old key when the links that it signed have expired.
+/// All replicas of a server must use the same keys for links. The first key signs links. Every key verifies links. To
+/// rotate keys, first add the new key to every replica with [`with_decryption_key`](Self::with_decryption_key). Then
+/// make the new key the first key on every replica. Remove the old key when all links that the old key signed have
+/// expired.
 #[derive(Clone)]
 pub struct LinkKeys {
-    /// Invariant: never empty. The first key signs.
+    /// Secret keys, each with its ID. Invariant: the list is never empty, and the first key signs links.
     keys: Vec<(u8, [u8; 32])>,
 }
 
@@ -39,7 +40,7 @@ impl LinkKeys {
         self
     }
 
-    /// Signs a grant and returns the link's token.
+    /// Signs a grant, and returns the token of the link.
     pub(crate) fn sign(&self, grant: &Grant) -> String {
         let (id, key) = &self.keys[0];
         let mut token = vec![VERSION, *id];
@@ -49,7 +50,7 @@ impl LinkKeys {
         URL_SAFE_NO_PAD.encode(token)
     }
 
-    /// Signs `text`. The signature is valid only with the same `context`. The text is not encrypted.
+    /// Signs `text`. The signature is valid only for this `context`. The method does not encrypt the text.
     pub(crate) fn seal(&self, context: &str, text: &[u8]) -> Vec<u8> {
         let (id, key) = &self.keys[0];
         let mut sealed = vec![*id];
@@ -77,7 +78,7 @@ impl LinkKeys {
         let (signed, tag) = token.split_last_chunk::<TAG>()?;
         let [VERSION, id, grant @ ..] = signed else { return None };
         let (_, key) = self.keys.iter().find(|(known, _)| known == id)?;
-        // `verify_slice` compares in constant time.
+        // `verify_slice` compares in constant time, so that response times do not reveal parts of a valid signature.
         mac(key, signed).verify_slice(tag).ok()?;
         let grant: Grant = serde_json::from_slice(grant).ok()?;
         (now.timestamp() < grant.end).then_some(grant)
@@ -94,8 +95,8 @@ fn mac(key: &[u8; 32], bytes: &[u8]) -> Hmac<Sha256> {
     mac
 }
 
-/// Returns the MAC of `bytes` with a context. The input of this MAC starts with `sealed`, and the input of a link's
-/// MAC starts with `VERSION`. So a MAC of one kind is never valid as a MAC of the other kind.
+/// Returns the MAC of `bytes` for a context. The input of this MAC starts with `sealed`, and the input of a link's MAC
+/// starts with `VERSION`. So the MAC of a sealed text is never valid as the MAC of a link.
 fn context_mac(key: &[u8; 32], context: &str, bytes: &[u8]) -> Hmac<Sha256> {
     let mut mac = mac(key, b"sealed\0");
     mac.update(&(context.len() as u64).to_be_bytes());
@@ -104,8 +105,8 @@ fn context_mac(key: &[u8; 32], context: &str, bytes: &[u8]) -> Hmac<Sha256> {
     mac
 }
 
-/// Derives the signing key from the secret. The secret can have other uses, and a signature of a link must not be valid
-/// for them.
+/// Derives the signing key from the secret. The program can also use the secret for other purposes. The signature of a
+/// link must not be valid for those purposes.
 fn derive(secret: &[u8; 32]) -> [u8; 32] {
     let mut hash = Sha256::new();
     hash.update(b"antiphon result link v1\0");
@@ -127,32 +128,32 @@ pub enum Scope {
     /// The link allows reading metadata and rows, page by page or all rows as a file. If the creator of the link is
     /// not allowed to export all rows, the link allows only pages.
     Read,
-    /// The link allows pinning and unpinning the set, and extending the lifetime of the set.
+    /// The link allows pinning and unpinning the result set, and extending the lifetime of the set.
     Pin,
-    /// The link allows deleting the set.
+    /// The link allows deleting the result set.
     Delete,
-    /// The link allows creating a new set with a query over this set.
+    /// The link allows creating a new result set with an SQL query over the linked set.
     Query,
 }
 
-/// The content of a verified link: the set, the allowed actions, and the expiry time.
+/// The content of a verified link: the result set, the allowed actions, and the expiry time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Grant {
     #[serde(rename = "i")]
     pub(crate) id: String,
     #[serde(rename = "s")]
     pub(crate) scopes: Vec<Scope>,
-    /// Expiry time, in seconds since 1970.
+    /// Expiry time of the link, in seconds since 1970.
     #[serde(rename = "e")]
     pub(crate) end: i64,
     #[serde(rename = "n")]
     pub(crate) epoch: u64,
-    /// Whether the link allows only pages, because its creator cannot export all rows.
+    /// Whether the link allows only reading pages, because the creator of the link is not allowed to export all rows.
     #[serde(rename = "p", default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) paged: bool,
 }
 
-/// The allowed actions and the lifetime of a new link.
+/// The options of a new link: the actions that the link allows, and the lifetime of the link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkOptions {
     pub(crate) scopes: Vec<Scope>,
@@ -173,8 +174,9 @@ impl LinkOptions {
         self
     }
 
-    /// Sets the lifetime of the link. Default: 5 minutes. The link never outlives its result set, and its maximum
-    /// lifetime is [`ResultLimits::with_link_life`](crate::ResultLimits::with_link_life).
+    /// Sets the lifetime of the link. Default: 5 minutes. The maximum lifetime of a link is
+    /// [`ResultLimits::with_link_life`](crate::ResultLimits::with_link_life). A link expires no later than its result
+    /// set.
     #[must_use]
     pub fn with_life(mut self, life: Duration) -> Self {
         self.life = life;
@@ -191,7 +193,7 @@ impl LinkOptions {
 pub struct Link {
     /// URL of the result set, including the signature.
     pub url: String,
-    /// Allowed actions.
+    /// Actions that the link allows.
     pub scopes: Vec<Scope>,
     /// Time at which the link expires.
     pub expires_at: DateTime<Utc>,

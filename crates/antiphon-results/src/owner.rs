@@ -2,8 +2,8 @@ use serde::{Deserialize, Serialize};
 
 /// The owner of a result set, or the identity of a caller.
 ///
-/// The owner of a result set is set at its creation, and does not change. By default, every other caller gets the
-/// response that the result set does not exist.
+/// The owner of a result set is chosen when the result set is created, and does not change later. By default, only the
+/// owner can access the result set. To all other callers, the server responds that the result set does not exist.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Owner {
@@ -18,7 +18,8 @@ pub struct Owner {
 impl Owner {
     /// Returns an owner without tenant and principal.
     ///
-    /// By default, a result set of this owner is accessible to every unauthenticated caller who has its ID.
+    /// By default, every unauthenticated caller who has the ID of a result set without an owner can access the result
+    /// set.
     pub fn nobody() -> Self {
         Self::default()
     }

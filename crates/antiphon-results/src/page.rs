@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::column::ColumnDefinition;
 
-/// The default number of rows in a page. The server uses this number unless
-/// `DualResponseServerOptions::with_default_page_size` sets another number. The client requests this number of rows,
-/// because some servers return all rows if a request sets no limit.
+/// The default number of rows in a page. To change the default on a server, call
+/// `DualResponseServerOptions::with_default_page_size`. The client always requests a number of rows, because some
+/// servers return all rows if a request sets no limit.
 pub const DEFAULT_PAGE_SIZE: u64 = 100;
 
 /// A sort column and its direction.
@@ -16,7 +16,7 @@ pub const DEFAULT_PAGE_SIZE: u64 = 100;
 pub struct Sort {
     /// Name of the sort column. The result set must have a column with this name.
     pub field: String,
-    /// Direction. Default: ascending.
+    /// Sort direction. Default: ascending.
     #[serde(default)]
     pub order: Order,
 }
@@ -47,16 +47,16 @@ pub enum Order {
 /// The response body of `GET /{id}`: the metadata of a result set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MetadataBody {
-    /// State of the rows. `ready`: all rows are available. A snapshot can also be `writing`, or `failed` if the write
-    /// failed.
+    /// State of the rows: `ready` if all rows are available. The state of a snapshot can also be `writing`, or
+    /// `failed` if the rows could not be saved.
     pub status: String,
-    /// Number of rows in the set.
+    /// Number of rows in the result set.
     pub total_count: u64,
-    /// Columns of the set.
+    /// Columns of the result set.
     pub columns: Vec<ColumnDefinition>,
-    /// Time at which the set was created.
+    /// Time at which the result set was created.
     pub created_at: DateTime<Utc>,
-    /// Time at which the set expires. `None` if the set is pinned.
+    /// Time at which the result set expires. The value is `None` if the result set is pinned.
     pub expires_at: Option<DateTime<Utc>>,
     /// Number of times that clients have read the rows.
     pub access_count: u64,
@@ -65,9 +65,9 @@ pub struct MetadataBody {
 /// The response body of `PUT /{id}`, which pins, unpins or extends a result set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LifeBody {
-    /// State of the set: `pinned`, or `ready` if the set is not pinned.
+    /// State of the result set: `pinned`, or `ready` if the result set is not pinned.
     pub status: String,
-    /// Time at which the set expires. `None` if the set is pinned.
+    /// Time at which the result set expires. The value is `None` if the result set is pinned.
     pub expires_at: Option<DateTime<Utc>>,
 }
 

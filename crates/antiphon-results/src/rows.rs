@@ -8,7 +8,8 @@ pub type Row = Map<String, Value>;
 
 /// Rows as JSON text.
 ///
-/// Each row is serialized to JSON once. After that, the server copies the text and does not parse it.
+/// Each row is serialized to JSON once. After a row is serialized, the server copies the JSON text of the row and does
+/// not parse the text.
 ///
 /// ```
 /// use antiphon_results::Rows;
@@ -23,7 +24,7 @@ pub type Row = Map<String, Value>;
 pub struct Rows {
     /// Rows with commas between them: the content of a JSON array. Invariant: no row contains a line break.
     json: String,
-    /// End of each row in `json`.
+    /// Position in `json` at which each row ends.
     ends: Vec<usize>,
 }
 
@@ -47,8 +48,8 @@ impl Rows {
     /// # Errors
     ///
     /// Returns an error if the text does not start with `{` and end with `}`. Also returns an error if the text has
-    /// line breaks and is not valid JSON. The method does not check anything else, so pass only the output of a JSON
-    /// serializer.
+    /// line breaks and is not valid JSON. The method does not check the rest of the text, so pass only the output of a
+    /// JSON serializer.
     pub fn push_json(&mut self, row: &str) -> Result<(), serde_json::Error> {
         let row = row.trim_ascii();
         if !(row.starts_with('{') && row.ends_with('}')) {
@@ -93,7 +94,7 @@ impl Rows {
         self.ends.len()
     }
 
-    /// Returns whether there are no rows.
+    /// Returns `true` if the list contains no rows.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
@@ -145,7 +146,7 @@ impl Rows {
     ///
     /// # Errors
     ///
-    /// Returns an error if a row is not a `T`.
+    /// Returns an error if a row cannot be deserialized as a `T`.
     pub fn read<T: DeserializeOwned>(&self) -> Result<Vec<T>, serde_json::Error> {
         self.iter().map(serde_json::from_str).collect()
     }
@@ -159,7 +160,7 @@ impl TryFrom<Vec<Row>> for Rows {
     }
 }
 
-/// Accepts all values that serialize to a JSON object: maps, values, structs.
+/// Accepts all values that serialize to a JSON object, such as structs and maps.
 impl<T: Serialize> TryFrom<&[T]> for Rows {
     type Error = serde_json::Error;
 

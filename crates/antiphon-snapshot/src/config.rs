@@ -4,13 +4,14 @@ use crate::error::{Error, Result};
 
 /// The settings for writing, caching and querying snapshots.
 ///
-/// The defaults are suitable for a server with some gigabytes of memory. Start with [`SnapshotConfig::default`] and
-/// change single settings, as in the example of [`Snapshots::open_with`](crate::Snapshots::open_with). A store can
-/// read snapshots that were written with any other configuration. Nevertheless, use the same
+/// The defaults are suitable for a server with some gigabytes of memory. Start with [`SnapshotConfig::default`], and
+/// change only the settings that you need, as in the example of [`Snapshots::open_with`](crate::Snapshots::open_with).
+/// A store can read snapshots that were written with any other configuration. Nevertheless, use the same
 /// [`with_page_rows`](Self::with_page_rows) and [`with_compression`](Self::with_compression) on all replicas. If a
 /// request exports only some columns or one chunk as Parquet, the server encodes a new file for this request. The bytes
-/// of the new file depend on these two settings. [`with_abandoned`](Self::with_abandoned) and all settings after it
-/// have an effect only with the feature `sql`.
+/// of the new file depend on the Parquet page size and the compression level. The settings from
+/// [`with_abandoned`](Self::with_abandoned) to [`with_queries`](Self::with_queries) configure views and queries, so
+/// they have an effect only with the feature `sql`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotConfig {
     pub(crate) chunk_rows: usize,
@@ -51,23 +52,23 @@ impl Default for SnapshotConfig {
 
 impl SnapshotConfig {
     /// Sets the maximum number of rows in a chunk, which is a part of a snapshot that can be read separately. The
-    /// minimum is 1. Default: 65,536.
+    /// minimum is 1 row. Default: 65,536.
     #[must_use]
     pub fn with_chunk_rows(mut self, rows: usize) -> Self {
         self.chunk_rows = rows;
         self
     }
 
-    /// Sets the maximum size of a chunk in bytes before compression. If rows are large, a chunk has fewer rows.
-    /// Default: 32 MiB.
+    /// Sets the maximum size of a chunk in bytes before compression. If rows are large, a chunk has fewer rows than
+    /// [`with_chunk_rows`](Self::with_chunk_rows) allows. Default: 32 MiB.
     #[must_use]
     pub fn with_chunk_bytes(mut self, bytes: usize) -> Self {
         self.chunk_bytes = bytes;
         self
     }
 
-    /// Sets the number of rows in a Parquet page. To read one row, the whole Parquet page is decoded. The minimum is
-    /// 1. Default: 4,096.
+    /// Sets the number of rows in a Parquet page. To read one row, the store decodes the whole Parquet page that
+    /// contains the row. The minimum is 1 row. Default: 4,096.
     #[must_use]
     pub fn with_page_rows(mut self, rows: usize) -> Self {
         self.page_rows = rows;
@@ -81,8 +82,8 @@ impl SnapshotConfig {
         self
     }
 
-    /// Sets the size in bytes of each part of an upload, except the last part. S3 requires at least 5 MiB. Default: 8
-    /// MiB.
+    /// Sets the size in bytes of the parts in which a file is uploaded. Only the last part of a file can be smaller. S3
+    /// requires at least 5 MiB. Default: 8 MiB.
     #[must_use]
     pub fn with_part_bytes(mut self, bytes: usize) -> Self {
         self.part_bytes = bytes;
@@ -97,15 +98,15 @@ impl SnapshotConfig {
     }
 
     /// Sets the time after which an unused footer is removed from the cache. If another replica deletes a snapshot,
-    /// this process keeps the footer of the snapshot in its cache for at most this time. Default: 5 minutes.
+    /// this process keeps the footer of the snapshot in its cache until this time has passed. Default: 5 minutes.
     #[must_use]
     pub fn with_cache_idle(mut self, time: Duration) -> Self {
         self.cache_idle = time;
         self
     }
 
-    /// Sets the age after which the files of an unfinished view are removed. The files are removed when the next view
-    /// of the same snapshot is created. Default: 1 hour.
+    /// Sets the age after which the files of an unfinished view are removed. The files of an unfinished view are
+    /// removed when the next view of the same snapshot is created. Default: 1 hour.
     #[must_use]
     pub fn with_abandoned(mut self, age: Duration) -> Self {
         self.abandoned = age;
@@ -120,7 +121,7 @@ impl SnapshotConfig {
     }
 
     /// Sets the maximum disk space in bytes that one process uses for sorts and queries that do not fit in memory. The
-    /// files are in the system's folder for temporary files. Default: 16 GiB.
+    /// files on disk are in the system's folder for temporary files. Default: 16 GiB.
     #[must_use]
     pub fn with_spill_bytes(mut self, bytes: u64) -> Self {
         self.spill_bytes = bytes;
@@ -134,8 +135,8 @@ impl SnapshotConfig {
         self
     }
 
-    /// Sets the maximum number of concurrent queries, sorts, filters and aggregates of one tenant. Without a tenant,
-    /// the limit applies to each principal, and all callers without a principal share one limit. Default: 2.
+    /// Sets the maximum number of concurrent queries, sorts, filters and aggregates of one tenant. For callers without
+    /// a tenant, the limit applies to each principal, and all callers without a principal share one limit. Default: 2.
     #[must_use]
     pub fn with_queries_per_tenant(mut self, queries: usize) -> Self {
         self.queries_per_tenant = queries;
@@ -143,15 +144,15 @@ impl SnapshotConfig {
     }
 
     /// Sets the maximum number of concurrent queries, sorts, filters and aggregates of a process. The process has two
-    /// dedicated threads for each concurrent operation, up to a total of 64 threads. The first operation starts the
-    /// threads. Default: 4.
+    /// dedicated threads for each concurrent operation, up to a total of 64 threads. The first query, sort, filter or
+    /// aggregate starts these threads. Default: 4.
     #[must_use]
     pub fn with_queries(mut self, queries: usize) -> Self {
         self.queries = queries;
         self
     }
 
-    /// Checks the settings that would otherwise cause errors only later, when rows are written.
+    /// Returns an error for invalid settings that would otherwise cause errors only when rows are written.
     pub(crate) fn check(&self) -> Result<()> {
         let problem = if self.chunk_rows == 0 || self.page_rows == 0 {
             "`SnapshotConfig::with_chunk_rows` and `with_page_rows` must be at least 1"

@@ -29,13 +29,13 @@ pub enum Error {
     /// The manifest cannot be read.
     #[error("the manifest of the snapshot is damaged")]
     Manifest(#[source] serde_json::Error),
-    /// The source of the rows failed.
+    /// The source of the rows returned an error.
     #[error("the source of the rows failed")]
     Source(#[source] BoxError),
     /// A background task of this crate panicked or was cancelled.
     #[error("the snapshot operation panicked or was cancelled; the server's log has the reason")]
     Broken(#[source] BoxError),
-    /// The stored data differs from the written data in its length, its digest or its rows.
+    /// The stored file is not the file that was written: its length, its digest or its rows differ.
     #[error("{0}")]
     Altered(String),
     /// The view was removed to make room for other views of the snapshot. The next request creates the view again.
@@ -47,26 +47,26 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns whether an object does not exist.
+    /// Returns `true` if the error occurred because an object does not exist in the object store.
     pub(crate) fn is_missing(&self) -> bool {
         matches!(self, Self::Store(object_store::Error::NotFound { .. }))
     }
 
-    /// Converts the error for a writer. During a write, a missing object is one of the writer's own files. So the error
-    /// does not mean that the requested snapshot is missing.
+    /// Converts an error of the object store to the error of a snapshot write. During a write, only the writer's own
+    /// files can be missing. So the error for a missing object does not mean that the requested snapshot is missing.
     pub(crate) fn of_writing(self) -> Self {
         if self.is_missing() { Self::Broken(self.into()) } else { self }
     }
 }
 
-/// For a server of result sets, a missing snapshot is a missing result set.
+/// Converts the error for a missing snapshot to the error for a missing result set.
 impl From<Error> for DualResponseError {
     fn from(error: Error) -> Self {
         match error {
             error if error.is_missing() => Self::NotFound,
             Error::Evicted => Self::NotReady { retry_after: Duration::from_secs(1) },
             Error::Invalid(text) => Self::Invalid(text),
-            // A query over snapshots already returns the right error.
+            // A query over snapshots already returns a `DualResponseError`.
             Error::Source(source) => match source.downcast::<Self>() {
                 Ok(error) => *error,
                 Err(source) => Self::Query(source),

@@ -1,19 +1,20 @@
-//! The layout of the files.
+//! The layout of the files in the object store.
 //!
 //! ```text
 //! {prefix}/{place}/{set}/intent.json       announces a writer; created first, deleted after the snapshot is complete
 //! {prefix}/{place}/{set}/data-{writer}…    the rows
-//! {prefix}/{place}/{set}/parts/{writer}…   rows before all columns are known, until they are merged into one file
+//! {prefix}/{place}/{set}/parts/{writer}…   rows in several files, if the columns changed; merged into one file later
 //! {…}/{writer}.takes-{bytes}               announces a view in progress with its maximum size in bytes; empty
 //! {…}.upload                               the ID of an unfinished upload, so that any process can abort it
-//! {prefix}/{place}/{set}/owner-{share}-{writer}   the owner, if it is not the whole place; empty
+//! {prefix}/{place}/{set}/owner-{share}-{writer}   names the owner, if {place} contains several owners; empty
 //! {prefix}/{place}/{set}/manifest.json     the description of the rows; the snapshot exists when this file exists
 //! {prefix}/{place}/{set}/stats.json        the statistics of the columns, after they were first requested
 //! {prefix}/{place}/{set}/views/{key}/…     the same files for each view
 //! ```
 //!
-//! The names of row files contain the name of the writer. Two writers can write under the same ID one after the other.
-//! If the first writer cleans up late, it removes its own files, but no files of the second writer.
+//! The names of row files contain the name of the writer. Two writers can write a snapshot with the same ID one after
+//! the other. If the first writer cleans up late, the first writer removes its own files, but no files of the second
+//! writer.
 
 use antiphon_results::snapshot::{SnapshotId, View};
 use object_store::path::Path;
@@ -44,13 +45,13 @@ pub(crate) fn hex(before: &str, bytes: &[u8]) -> String {
     })
 }
 
-/// Returns the name of the file with a writer's rows.
+/// Returns the name of the file with the rows of a writer.
 pub(crate) fn data_name(writer: &str) -> String {
     format!("data-{writer}.parquet")
 }
 
-/// A part of the name of the file that announces a view in progress. The view's maximum size in bytes follows this
-/// part.
+/// The text in a file name that marks the file as the announcement of a view in progress. In the file name, the view's
+/// maximum size in bytes follows this text.
 const TAKES: &str = ".takes-";
 
 /// Returns the name of the file that announces a view in progress.
@@ -59,15 +60,15 @@ pub(crate) fn takes_name(writer: &str, bytes: u64) -> String {
     format!("{writer}{TAKES}{bytes}")
 }
 
-/// Returns the size that a file with such a name announces. Returns `None` for other files.
+/// Returns the view size from the name of a file that announces a view in progress. Returns `None` for other files.
 pub(crate) fn takes(path: &Path) -> Option<u64> {
     path.filename()?.split_once(TAKES)?.1.parse().ok()
 }
 
-/// The prefix of the name of the owner file, which names the owner of a snapshot.
+/// The prefix in the name of an owner file. The rest of the name contains the owner of the snapshot.
 const OWNER: &str = "owner-";
 
-/// Returns the owner that this file names, if it is an owner file.
+/// Returns the owner that the name of an owner file contains. Returns `None` for other files.
 pub(crate) fn share_of(path: &Path) -> Option<&str> {
     path.filename()?.strip_prefix(OWNER)?.split_once('-').map(|(share, _)| share)
 }
@@ -77,7 +78,7 @@ impl SnapshotFolder {
         Self { folder: prefix.clone().join(id.place.as_str()).join(id.set.as_str()) }
     }
 
-    /// Returns the folder of a view, or the same folder if the view is the whole snapshot.
+    /// Returns the folder of a view, or the folder of the snapshot if the view is the whole snapshot.
     pub(crate) fn view(&self, view: &View) -> Self {
         if view.is_whole() {
             return self.clone();
@@ -97,7 +98,7 @@ impl SnapshotFolder {
         self.folder.clone().join(format!("{OWNER}{share}-{writer}"))
     }
 
-    /// Returns the path of the rows, by the name in the manifest.
+    /// Returns the path of the file that contains the rows. The manifest contains the file name `name`.
     pub(crate) fn data(&self, name: &str) -> Path {
         self.folder.clone().join(name)
     }

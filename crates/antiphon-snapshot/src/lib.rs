@@ -1,8 +1,8 @@
 //! Snapshots: the rows of a result set, written once as Parquet to an object store.
 //!
-//! A *live* result set stores a query, and the query runs again for every page. A *snapshot* stores the rows, which
-//! are read from the source once. So the count, the preview, every page, every export and every later query show the
-//! same data, on every replica, until the result set is deleted.
+//! A *live* result set stores a query, and the query runs again for every page. A *snapshot* stores the rows, which are
+//! read from the source once. So the count, the preview, every page, every export and every later query show the same
+//! data. All replicas show the same data until the result set is deleted.
 //!
 //! ```
 //! use antiphon_results::{
@@ -46,7 +46,7 @@
 //! # Use in a server
 //!
 //! [`Snapshots`] is a [`SnapshotStore`](antiphon_results::snapshot::SnapshotStore). Most programs do not call
-//! `Snapshots` directly. These programs pass `Snapshots` to a
+//! `Snapshots` directly. Most programs pass `Snapshots` to a
 //! [`DualResponseServer`](antiphon_results::DualResponseServer), and create result sets with
 //! [`Source::snapshot`](antiphon_results::Source::snapshot). The server assigns IDs, deletes expired result sets,
 //! enforces limits, and authorizes callers. The server also serves pages, exports and queries over HTTP.
@@ -79,71 +79,74 @@
 //! # When to use it
 //!
 //! - Use **a snapshot** if users sort, export, analyze or query the result, or if the rows do not fit into memory.
-//! - Use **a live query** ([`Source::query`](antiphon_results::Source::query)) if the data must be current, and the
-//!   result is small or has a key for paging.
+//! - Use **a live query** ([`Source::query`](antiphon_results::Source::query)) if the data must be current. The result
+//!   must be small, or must have a key for paging.
 //! - Use **in-memory rows** ([`Source::rows`](antiphon_results::Source::rows)) if the rows have a few megabytes and
 //!   clients only read pages.
 //!
 //! # Parts
 //!
-//! - [`Snapshots`], [`SnapshotConfig`]: the store of snapshots, and its configuration. [`Bucket`]: an existing object
-//!   store, for [`Snapshots::on`].
-//! - [`RowSource`](antiphon_results::snapshot::RowSource): rows as JSON. [`Batches`]: rows as Arrow batches.
-//!   `from_postgres`, `from_mysql`, `from_sqlite`: the rows of a query, with the types of the database.
-//! - [`arrow`], [`object_store`]: re-exports of the versions that this crate uses.
+//! - [`Snapshots`] stores snapshots, and [`SnapshotConfig`] configures the store. [`Bucket`] passes an existing object
+//!   store to [`Snapshots::on`].
+//! - [`RowSource`](antiphon_results::snapshot::RowSource) supplies rows as JSON. [`Batches`] supplies rows as Arrow
+//!   batches. `from_postgres`, `from_mysql` and `from_sqlite` supply the rows of a database query, with the column
+//!   types of the database.
+//! - [`arrow`] and [`object_store`] re-export the versions of these crates that `antiphon-snapshot` uses.
 //!
 //! # Features
 //!
-//! No feature is on by default. Without features, the crate stores snapshots in memory or on a local disk. The crate
-//! returns pages and statistics of snapshots, and exports snapshots.
+//! No feature is on by default. Without features, the crate stores snapshots in memory or on a local disk. Even
+//! without features, the crate returns pages and statistics of snapshots, and exports snapshots.
 //!
 //! | feature | adds | cost |
 //! |---|---|---|
 //! | `aws`, `gcp`, `azure` | stores at `s3://…`, `gs://…`, `az://…` | one HTTP client with TLS for all three features |
-//! | `sql` | views (sorts and filters), aggregates, read-only SQL | DataFusion: thirty crates, minutes to build |
-//! | `postgres`, `mysql` | `from_postgres`, `from_mysql` | `sqlx` without TLS: choose TLS when you create the pool |
+//! | `sql` | views (sorts and filters), aggregates, read-only SQL | DataFusion (30 crates, minutes to build) |
+//! | `postgres`, `mysql` | `from_postgres`, `from_mysql` | `sqlx` without TLS: you choose TLS for your pool |
 //! | `sqlite` | `from_sqlite` | `sqlx`, and SQLite itself, which is compiled from C |
 //! | `xlsx` | exports as an Excel workbook | `rust_xlsxwriter`, which is small |
 //!
 //! # Properties
 //!
-//! - **Atomic.** A snapshot exists when its manifest exists. The manifest is written last, after the footer of the
-//!   stored file was read back. If a process stops during a write, readers do not see a partial snapshot. A later
-//!   clean-up removes the files of the unfinished write.
-//! - **Immutable.** The count is exact. Row `n` is the same row for every page size and every replica. Two exports
-//!   with the same options have the same bytes. The digest in the manifest is the digest of the stored file.
+//! - **Atomic.** Readers see a snapshot only after the manifest of the snapshot is written. The manifest of a snapshot
+//!   is written last, after the footer of the stored file was read back. If a process stops during a write, readers do
+//!   not see a partial snapshot. A later clean-up removes the files of the unfinished write.
+//! - **Immutable.** The row count of a snapshot is exact. Row `n` of a snapshot is the same row on every replica and
+//!   with every page size. Two exports of a snapshot with the same options have the same bytes. The digest in the
+//!   manifest is the digest of the stored file.
 //! - **Consistent if the source is consistent.** A database query is one statement, so its rows come from one point
 //!   in time.
-//! - **Lossless types.** Integers, decimals, timestamps and bytes are read as they were written.
+//! - **Lossless types.** Integers, decimals, timestamps and bytes keep their exact values.
 //! - **No silent truncation.** If stored data is damaged or missing, the call returns an error, even in the middle of
 //!   a stream.
-//! - **Bounded memory.** Memory use does not grow with the number of rows. If you drop a future or a stream, its work
-//!   stops.
+//! - **Bounded memory.** Memory use does not grow with the number of rows. If you drop a future or a stream of this
+//!   crate, the work of this future or stream stops.
 //!
 //! This crate does not encrypt or deduplicate rows, and snapshots do not expire automatically. If you use a store
 //! without the server, delete snapshots with [`delete`](antiphon_results::snapshot::SnapshotStore::delete). If a
 //! column has many distinct values, the number of distinct values in the statistics is an estimate. You cannot update
-//! a snapshot or append rows to it. Write a new snapshot with a new ID instead.
+//! a snapshot or append rows to it. Instead of an update, write a new snapshot with a new ID.
 //!
 //! # Limits
 //!
 //! - A snapshot has at most 1,000 columns.
-//! - A snapshot has at most 16 views, and a view is sorted by at most 4 columns. If a snapshot has 16 views, a new
-//!   view replaces the oldest view.
+//! - A snapshot has at most 16 views, and a view is sorted by at most 4 columns. If a snapshot already has 16 views, a
+//!   new view replaces the oldest view.
 //! - The text of an SQL query has at most 16 KiB, and a query reads at most 16 tables.
-//! - [`SnapshotWriteOptions`](antiphon_results::snapshot::SnapshotWriteOptions) limits rows and bytes.
-//!   [`SnapshotConfig`] limits memory, disk and time.
+//! - [`SnapshotWriteOptions`](antiphon_results::snapshot::SnapshotWriteOptions) limits the rows and the bytes of one
+//!   snapshot. [`SnapshotConfig`] limits the memory, the disk space and the time that queries use.
 //! - The object store must support conditional creation: a request that creates an object only if the object does not
-//!   exist. S3 uses `If-None-Match` for conditional creation, and S3-compatible stores must support this header too.
+//!   exist. S3 uses the header `If-None-Match` for conditional creation, and S3-compatible stores must also support
+//!   this header.
 //!
 //! # File layout
 //!
 //! Under the prefix, each tenant has a folder whose name does not reveal the tenant. Each snapshot is a folder in the
 //! tenant's folder. The folder of a snapshot contains the rows as one Parquet file, the manifest, and the statistics
-//! after they were first requested. The folder `views` contains the same files for each sort and filter. Before a
-//! writer creates any other file, it creates a file that announces the write. The writer removes this file after the
-//! snapshot is complete. Any Parquet reader can read the row files. File names can change in later versions, so read
-//! the names from the manifest.
+//! after they were first requested. The folder `views` contains one folder for each view, with the rows, the manifest
+//! and the statistics of the view. Before a writer creates any other file, it creates a file that announces the write.
+//! The writer removes the announcement after the snapshot is complete. Any Parquet reader can read the row files. File
+//! names can change in later versions, so read the names from the manifest.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod config;

@@ -22,9 +22,10 @@ use crate::{
 
 /// A store of snapshots on an object store.
 ///
-/// Pass this store to [`with_snapshots`](antiphon_results::DualResponseServerOptions::with_snapshots), or call its
-/// methods directly, through the trait [`SnapshotStore`]. The [crate documentation](crate) shows both uses. Clones
-/// share the cache, the memory for queries and the query limits, so create one `Snapshots` per process and clone it.
+/// Pass a `Snapshots` to [`with_snapshots`](antiphon_results::DualResponseServerOptions::with_snapshots), or call its
+/// methods directly, through the trait [`SnapshotStore`]. The [crate documentation](crate) shows how to use
+/// `Snapshots` with and without a server. Clones share the cache, the memory for queries and the query limits, so
+/// create one `Snapshots` per process and clone it.
 #[derive(Clone)]
 pub struct Snapshots {
     pub(crate) inner: Arc<Inner>,
@@ -35,14 +36,14 @@ impl Snapshots {
     ///
     /// | address | feature | description |
     /// |---|---|---|
-    /// | `memory:` | | a new store in memory, which is dropped with the last clone of this handle |
-    /// | `file:///var/lib/antiphon` | | a folder, which is created if it does not exist |
+    /// | `memory:` | | a new store in memory, which exists until the last clone of `Snapshots` is dropped |
+    /// | `file:///var/lib/antiphon` | | a folder on the local disk, which is created if the folder does not exist |
     /// | `s3://bucket/prefix` | `aws` | a bucket of S3 or of a compatible store |
     /// | `gs://bucket/prefix` | `gcp` | a bucket of Google Cloud Storage |
     /// | `az://container/prefix` | `azure` | a container of Azure Blob Storage |
     ///
-    /// The call does not connect to a cloud service. Wrong credentials cause an error at the first write or read. The
-    /// first example in the [crate documentation](crate) starts with this call.
+    /// `open` does not connect to a cloud service. So wrong credentials cause an error only at the first write or
+    /// read. The first example in the [crate documentation](crate) starts with a call of `open`.
     ///
     /// # Errors
     ///
@@ -54,14 +55,15 @@ impl Snapshots {
 
     /// Opens a store at an address, with options for the object store and a configuration.
     ///
-    /// The options are credentials, endpoints and other settings, with the names that `object_store` uses. Without
-    /// credentials in the options, `object_store` uses the identity of the machine: its role, its service account or
-    /// its managed identity. Environment variables such as `AWS_ACCESS_KEY_ID` are not read.
+    /// The options of the object store are credentials, endpoints and other settings, with the names that
+    /// `object_store` uses. Without credentials in the options, `object_store` uses the identity of the machine: its
+    /// role, its service account or its managed identity. Environment variables such as `AWS_ACCESS_KEY_ID` are not
+    /// read.
     ///
     /// # Errors
     ///
     /// Returns the errors of [`open`](Self::open). Returns [`Error::InvalidUrl`](crate::Error::InvalidUrl) if the
-    /// store does not support an option. `memory:` and `file:` support no options. Returns
+    /// store does not support an option. Stores at `memory:` and `file:` addresses support no options. Returns
     /// [`Error::Config`](crate::Error::Config) if a setting of `config` is invalid.
     ///
     /// # Examples

@@ -28,22 +28,22 @@ impl Backend {
         Self { store: Arc::new(store), queue: Arc::new(queue), bus: Arc::new(bus), patience: None }
     }
 
-    /// Replaces the bus, for example with a bus of another engine.
+    /// Replaces the bus of this backend, for example with a bus of another engine.
     #[must_use]
     pub fn with_bus(mut self, bus: impl Bus) -> Self {
         self.bus = Arc::new(bus);
         self
     }
 
-    /// Replaces the queue, for example with a queue of another engine.
+    /// Replaces the queue of this backend, for example with a queue of another engine.
     #[must_use]
     pub fn with_queue(mut self, queue: impl Queue) -> Self {
         self.queue = Arc::new(queue);
         self
     }
 
-    /// Sets how long [`retrying`](Self::retrying) retries a failed call. If a database failover takes less than this
-    /// duration, the server survives it. Default: 30 seconds.
+    /// Sets how long [`retrying`](Self::retrying) retries a failed call. If a database failover takes less time than
+    /// this patience, the calls of the server succeed after the failover. Default: 30 seconds.
     #[must_use]
     pub fn with_patience(mut self, patience: Duration) -> Self {
         self.patience = Some(patience);
@@ -51,7 +51,7 @@ impl Backend {
     }
 
     /// Wraps the store, the queue and the bus in [`Retrying`], which retries failed calls. A server wraps its own
-    /// backend automatically. Call this method only for a backend that you use without a server.
+    /// backend in [`Retrying`] automatically. Call `retrying` only for a backend that you use without a server.
     #[must_use]
     pub fn retrying(self) -> Self {
         let mut config = RetryingConfig::default();

@@ -18,22 +18,22 @@ use crate::{error::Result, store::fits};
 /// The maximum size of one event in bytes. Put larger data into the store, and publish only a notification.
 pub const MAX_EVENT: usize = 4 * 1024;
 
-/// A channel that sends events to the current subscribers of a topic. Events are not stored.
+/// A channel that sends events to the current subscribers of a topic. A bus does not store events.
 ///
 /// # Contract
 ///
-/// - After [`subscribe`](Self::subscribe) has returned, the subscription receives every event that is published on the
-///   topic, through any handle. The subscription receives the events of one publisher in the order in which `publish`
-///   returned. A subscription can also receive an event that was published shortly before `subscribe` returned.
-/// - Every subscription receives every event of its topic, and no event of another topic.
-/// - Events are not kept. If a topic has no subscriber, its events are discarded.
-/// - Events can be lost if the connection is lost, or if the listener is too slow for its buffer. The subscription then
-///   receives one [`Event::Gap`] in place of the lost events. After a gap, the listener must read the current data from
-///   the store again.
-/// - Publishing never waits for a listener.
+/// - After [`subscribe`](Self::subscribe) has returned, the subscription receives every event that any handle
+///   publishes on the topic. Events from one publisher arrive in the order in which its calls of `publish` returned.
+///   A subscription can also receive an event that was published shortly before `subscribe` returned.
+/// - A subscription receives all events of its topic, and no events of other topics.
+/// - The bus does not store events. If a topic has no subscriber, the bus discards the events of the topic.
+/// - Events can be lost if the connection breaks, or if the buffer of a slow listener overflows. If events are lost,
+///   the subscription receives one [`Event::Gap`] in place of these events. After an [`Event::Gap`], the listener
+///   must read the current data from the store again.
+/// - `publish` does not wait until the listeners have received the event.
 /// - Topics follow the rules in [`name`](crate::name). An event holds up to [`MAX_EVENT`] bytes.
 ///
-/// The module `conformance` (feature `conformance`) contains tests of this contract.
+/// The module `conformance` (feature `conformance`) contains tests of the contract of `Bus`.
 #[async_trait]
 pub trait Bus: fmt::Debug + Send + Sync + 'static {
     /// Sends an event to all current subscribers of `topic`.
@@ -46,25 +46,26 @@ pub trait Bus: fmt::Debug + Send + Sync + 'static {
 /// An item that [`Subscription::next`] returns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A published event.
+    /// An event that was published on the topic.
     Message(Bytes),
-    /// Events were possibly lost before the next event. Read the current data from the store again.
+    /// Events were possibly lost before the next event. After a gap, read the current data from the store again.
     Gap,
 }
 
-/// A stream of events. The stream ends when the bus is closed permanently. Dropping the stream ends the subscription.
+/// A stream that returns the events of one topic. The stream ends when the bus is closed permanently. To unsubscribe,
+/// drop the stream.
 pub struct Subscription {
     receiver: mpsc::Receiver<Event>,
     missed: Arc<AtomicBool>,
 }
 
-/// The number of events that a subscription buffers for a slow listener. If more events arrive, the subscription
-/// discards these events, and the listener receives an [`Event::Gap`].
+/// The number of events that a subscription buffers for a slow listener. If the buffer is full, the subscription
+/// discards further events, and the listener receives an [`Event::Gap`].
 pub const BUFFER: usize = 1024;
 
 impl Subscription {
     /// Creates a subscription and its [`Feed`], which sends events to the subscription. Implementations of a backend
-    /// use this function.
+    /// use `channel`.
     pub fn channel() -> (Feed, Self) {
         let (sender, receiver) = mpsc::channel(BUFFER);
         let missed = Arc::new(AtomicBool::new(false));
@@ -75,7 +76,7 @@ impl Subscription {
     ///
     /// # Cancel safety
     ///
-    /// This method is cancel safe: if you drop its future, no event is lost.
+    /// `next` is cancel safe: if you drop the future of `next`, no event is lost.
     pub async fn next(&mut self) -> Option<Event> {
         std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }
@@ -85,9 +86,10 @@ impl Stream for Subscription {
     type Item = Event;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Event>> {
-        // The gap comes before the events in the buffer. This order is safe: after the gap, a listener reads all its
-        // data again, and this data includes the changes that the buffered events announce. The flag needs no wake-up,
-        // because it is set only when the buffer is full, so the listener has events to read.
+        // A listener receives the gap before the events that are still in the buffer. This order is safe: after the
+        // gap, a listener reads all its data again, and this data includes the changes that the buffered events
+        // announce. `missed` is set only when the buffer is full. The listener then has events to read, so this code
+        // need not wake the listener.
         if self.missed.swap(false, Ordering::AcqRel) {
             return Poll::Ready(Some(Event::Gap));
         }
@@ -101,7 +103,7 @@ impl fmt::Debug for Subscription {
     }
 }
 
-/// The sending side of a [`Subscription`]. Implementations of a backend use this type.
+/// The sending side of a [`Subscription`]. Implementations of a backend use `Feed`.
 #[derive(Clone, Debug)]
 pub struct Feed {
     sender: mpsc::Sender<Event>,
@@ -109,8 +111,8 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// Sends an event to the listener. If the listener's buffer is full, records a gap instead. Returns `false` if
-    /// the subscription was dropped.
+    /// Sends an event to the listener. If the listener's buffer is full, `send` discards the event and records a gap.
+    /// Returns `false` if the subscription was dropped.
     pub fn send(&self, event: Bytes) -> bool {
         self.offer(Event::Message(event))
     }
@@ -142,7 +144,7 @@ impl Feed {
     }
 }
 
-/// Checks the topic and the size of an event. Implementations of a backend use this function.
+/// Checks the topic and the size of an event. Implementations of a backend use `check_event`.
 ///
 /// # Errors
 ///

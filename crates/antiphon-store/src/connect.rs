@@ -6,15 +6,15 @@ use crate::{
 };
 
 impl Backend {
-    /// Connects to the engine of the URL, and returns a backend.
+    /// Connects to the engine that `url` names, and returns a backend on this engine.
     ///
     /// The URL starts with `postgres://`, `redis://`, `rediss://`, `nats://` or `tls://` (NATS with TLS). `memory:`
-    /// creates a backend in the memory of this process. The URL parameter `patience` is a number of seconds for
-    /// [`with_patience`](Self::with_patience).
+    /// creates a backend in the memory of this process. The URL parameter `patience` sets
+    /// [`with_patience`](Self::with_patience), in seconds.
     ///
-    /// `space` is the namespace of a service in the engine. All replicas of a service must use the same space. Services
-    /// that share an engine must use different spaces. To set other options, use the configuration type and the
-    /// `connect` function of the engine, such as `PostgresConfig` and `Postgres::connect`.
+    /// `space` is the namespace of a service in the engine. All replicas of a service must use the same space. Two
+    /// services that share an engine must use different spaces. To set other options, use the configuration type and
+    /// the `connect` function of the engine, such as `PostgresConfig` and `Postgres::connect`.
     ///
     /// # Errors
     ///
@@ -33,7 +33,7 @@ impl Backend {
         Ok(patience.into_iter().fold(backend, Self::with_patience))
     }
 
-    /// Connects to the engine of a URL. The URL must contain no other parameters than those of the engine.
+    /// Connects to the engine that a URL names. The URL can contain only parameters of that engine.
     #[cfg_attr(
         not(any(feature = "nats", feature = "postgres", feature = "redis")),
         expect(clippy::unused_async, reason = "without an engine there is nothing to connect to")
@@ -92,7 +92,7 @@ mod tests {
         redis::RedisConfig,
     };
 
-    /// Makes the checks of the URL that `connect` makes before it opens a connection.
+    /// Checks a URL in the way in which `connect` checks the URL before the first connection.
     fn check(url: &str) -> Result<()> {
         if url.starts_with("postgres:") {
             let config = PostgresConfig::new(url).with_parameters()?;
@@ -139,7 +139,8 @@ mod tests {
             {
                 assert!(reference.contains(&format!("`{name}`")), "`{name}` is not documented: {url}");
             }
-            // Any file that exists can stand in for the credentials, because only `connect` parses them.
+            // This test accepts any existing file as the credentials file, because only `connect` parses the
+            // credentials.
             let url = url.replace("/run/secrets/onboarding/antiphon.creds", &page);
             check(&url).unwrap_or_else(|error| panic!("{url}: {error}"));
         }

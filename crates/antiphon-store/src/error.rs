@@ -23,9 +23,9 @@ pub enum Error {
     LogConflict {
         /// The name of the log.
         log: String,
-        /// The number of entries that the writer expected.
+        /// The number of entries that the writer expected in the log.
         expected: u64,
-        /// The actual number of entries.
+        /// The actual number of entries in the log.
         found: u64,
     },
     /// The worker lost its lease: the job was leased again, is done, or is dead. Stop the work on the job.
@@ -52,9 +52,9 @@ pub enum Error {
     TooLarge {
         /// The kind of data: a value, an append, a payload or an event.
         place: &'static str,
-        /// The actual size in bytes.
+        /// The actual size of the data in bytes.
         bytes: usize,
-        /// The maximum size in bytes.
+        /// The maximum size of the data in bytes.
         limit: usize,
     },
     /// All connections are in use, or no connection could be opened in time. The call had no effect. Retry the call
@@ -63,7 +63,7 @@ pub enum Error {
     Busy {
         /// The name of the backend.
         backend: &'static str,
-        /// The cause, if one is known.
+        /// The cause of the error, if the cause is known.
         #[source]
         source: Option<Box<dyn StdError + Send + Sync>>,
     },
@@ -73,14 +73,14 @@ pub enum Error {
     Backend {
         /// The name of the backend.
         backend: &'static str,
-        /// The cause.
+        /// The cause of the error.
         #[source]
         source: Box<dyn StdError + Send + Sync>,
     },
     /// A URL or a configuration that cannot be used.
     #[error("{problem}")]
     Config {
-        /// The description of the problem, and how to fix it.
+        /// A text that describes the problem, and how to fix the problem.
         problem: String,
     },
 }
@@ -96,7 +96,7 @@ impl Error {
         Self::Busy { backend, source: Some(source.into()) }
     }
 
-    /// Returns whether the same call can succeed later, without a change of the arguments or the configuration.
+    /// Returns `true` if a later call with the same arguments and the same configuration can succeed.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Busy { .. } | Self::Backend { .. })
     }

@@ -1,6 +1,7 @@
-//! A backend that fails on purpose, for tests. The same seed produces the same faults.
+//! A backend that fails on purpose, for tests. Two backends with the same seed have the same faults.
 
 use std::{
+    cell::Cell,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -17,6 +18,22 @@ use crate::{
     queue::{DeadJob, Depth, Job, Lease, NewJob, Pushed, Queue},
     store::{Cursor, Page, Record, Revision, Store},
 };
+
+thread_local! {
+    static PAUSES: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+/// Makes the pauses of [`Retrying`](crate::Retrying) on this thread repeatable. `None` makes the pauses random again.
+pub fn seed_pauses(seed: Option<u64>) {
+    PAUSES.set(seed);
+}
+
+/// Returns the next seeded number, if this thread has a seed.
+pub(crate) fn seeded() -> Option<u64> {
+    let next = PAUSES.get()?.wrapping_add(1);
+    PAUSES.set(Some(next));
+    Some(mix(next))
+}
 
 /// A wrapper around a [`Store`], a [`Queue`] or a [`Bus`] that sometimes injects a fault.
 ///
@@ -74,7 +91,7 @@ impl FlakyConfig {
         self
     }
 
-    /// Sets the maximum delay. Default: 10 milliseconds.
+    /// Sets the maximum delay of a delayed call. Default: 10 milliseconds.
     #[must_use]
     pub fn with_delay(mut self, delay: Duration) -> Self {
         self.delay = delay;
@@ -114,7 +131,7 @@ impl<T: ?Sized> Flaky<T> {
     }
 }
 
-/// Returns the next number of `splitmix64`, which is the same on every platform.
+/// Returns the next number of the `splitmix64` generator. The generator returns the same numbers on every platform.
 fn mix(seed: u64) -> u64 {
     let mut z = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -1,9 +1,9 @@
 //! A store, a queue and a bus that the replicas of a server share, on PostgreSQL, Redis, NATS or in memory.
 //!
 //! Replicas need a place for shared state, a way to give a job to one worker, and a way to notify all replicas. The
-//! traits [`Store`], [`Queue`] and [`Bus`] provide these three services. The documentation of each trait has its
-//! *contract*: the rules that every implementation follows. An *engine* is the software behind an implementation:
-//! PostgreSQL, Redis, NATS or the memory of the process.
+//! traits [`Store`], [`Queue`] and [`Bus`] provide the shared state, the jobs and the notifications. The documentation
+//! of each trait contains a *contract*: the rules that every implementation of the trait follows. An *engine* is the
+//! software behind an implementation: PostgreSQL, Redis, NATS or the memory of the process.
 //!
 //! ```
 //! use antiphon_store::{Bus, Error, Memory, NewJob, Queue, QueueConfig, Store};
@@ -38,20 +38,23 @@
 //!
 //! # Parts
 //!
-//! - [`Store`]: records with revisions and expiry, and logs. Every write is conditional.
-//! - [`Queue`]: jobs that workers lease and acknowledge, with redelivery and dead letters.
-//! - [`Bus`]: events that are sent to the current subscribers of a topic.
-//! - [`Backend`]: a store, a queue and a bus in one struct. The three parts can use different engines.
-//! - [`Memory`]: a store, a queue and a bus for one process. The modules `postgres`, `redis` and `nats` contain a
-//!   store, a queue and a bus for many processes.
-//! - [`Retrying`]: retries failed calls. If the response to a write is lost, `Retrying` finds out whether the write
-//!   was applied.
-//! - [`Pieces`]: a value that is too large for one record, stored in several records.
-//! - [`name`]: the rules for names of keys, logs, queues, jobs and topics.
-//! - `conformance`: tests of the contracts, for your own backend. `flaky`: a wrapper that injects faults, for tests.
+//! - [`Store`] stores logs, and records that have a revision and can expire. Every write to a store is conditional.
+//! - [`Queue`] delivers each job to one worker at a time. If the worker does not acknowledge the job in time, the
+//!   queue delivers the job again. A job that fails too often becomes a dead job.
+//! - [`Bus`] sends events to the current subscribers of a topic.
+//! - [`Backend`] combines a store, a queue and a bus in one struct. The store, the queue and the bus can use different
+//!   engines.
+//! - [`Memory`] contains a store, a queue and a bus for one process. The modules `postgres`, `redis` and `nats` contain
+//!   a store, a queue and a bus for many processes.
+//! - [`Retrying`] retries failed calls. If the response to a write is lost, `Retrying` finds out whether the write was
+//!   applied.
+//! - [`Pieces`] stores a value that is too large for one record in several records.
+//! - [`name`] describes the rules for names of keys, logs, queues, jobs and topics.
+//! - `conformance` contains tests with which you can check your own backend against the contracts. `flaky` contains a
+//!   wrapper that injects faults, for tests.
 //!
-//! Every error except [`Error::Backend`] means that the call had no effect. After [`Error::Backend`], the effect is
-//! unknown.
+//! Every error except [`Error::Backend`] means that the call had no effect. After [`Error::Backend`], the effect of the
+//! call is unknown.
 //!
 //! # Features
 //!
@@ -68,17 +71,19 @@
 //!
 //! # Design decisions
 //!
-//! - **No engine-specific interface.** Code that uses these contracts runs on each of the engines. Contract tests
-//!   check that all engines behave the same.
-//! - **No transactions over several keys.** Two of the engines do not support transactions across nodes. Put
-//!   related data into one record, or into a log that belongs to a record.
-//! - **An expired record is not deleted immediately.** If the engine deleted an expired record, the logs that belong
-//!   to the record would stay forever. Instead, a process claims the expired record, removes the data that belongs to
-//!   the record, and then deletes the record.
-//! - **No exactly-once delivery.** A worker can stop after the work and before the acknowledgement, so a job can be
-//!   delivered again. Each delivery has an attempt number. A worker whose lease was lost cannot change the job.
-//! - **No hidden retries.** A backend sends each call once. Only [`Retrying`] repeats calls. `Retrying` marks each
-//!   write, so it can distinguish its own write from the write of another process.
+//! - **The crate has no engine-specific interface.** Code that uses only [`Store`], [`Queue`] and [`Bus`] runs on every
+//!   engine. Contract tests check that all engines behave in the same way.
+//! - **The crate has no transactions over several keys.** Two of the engines do not support transactions across nodes.
+//!   Put related data into one record, or into a log that belongs to a record.
+//! - **An expired record is not deleted immediately.** If the engine deleted an expired record, the logs that belong to
+//!   the record would stay forever. So a process claims the expired record, removes the data that belongs to the
+//!   record, and then deletes the record.
+//! - **A queue does not deliver jobs exactly once.** A job is delivered again if its worker stops after the work but
+//!   before the acknowledgement. Each delivery of a job has an attempt number. A worker whose lease was lost cannot
+//!   change the job.
+//! - **A backend does not retry calls.** A backend sends each call to its engine once. Only the wrapper [`Retrying`]
+//!   repeats calls. `Retrying` marks each write, and can so distinguish its own writes from the writes of other
+//!   processes.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod name;

@@ -1,9 +1,9 @@
 //! The rules for names of keys, logs, queues, jobs and topics.
 //!
-//! A name has 1 to 16 *segments* that are joined by `/`, and at most 256 bytes. A segment consists of ASCII
-//! letters, digits and `-`, `_`, `=`, `~`, `:`. Every engine accepts such a name without escaping. For example, the
-//! segments become the tokens of a NATS subject. Encode other text first, with a digest or base64url. A job ID and
-//! a queue name have one segment.
+//! A name has 1 to 16 *segments* that are joined by `/`, and at most 256 bytes. A segment consists of ASCII letters,
+//! digits and `-`, `_`, `=`, `~`, `:`. Every engine accepts a valid name without escaping. For example, the segments of
+//! a name become the tokens of a NATS subject. To use any other text as a name, encode the text with a digest or
+//! base64url. A job ID and a queue name have one segment.
 
 use crate::error::{Error, Result};
 
@@ -18,7 +18,7 @@ pub fn check(name: &str) -> Result<()> {
     problem(name).map_or(Ok(()), |problem| Err(bad(name, problem)))
 }
 
-/// Checks a queue name, a job ID or a space. These names must have exactly one segment.
+/// Checks the name of a queue, a job ID or the name of a space. Each of these names must have exactly one segment.
 pub fn check_segment(name: &str) -> Result<()> {
     if name.contains('/') {
         Err(bad(name, "the name contains `/`, and this kind of name has only one segment"))

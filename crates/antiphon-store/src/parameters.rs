@@ -4,11 +4,11 @@ use std::{fmt::Display, str::FromStr, time::Duration};
 
 use crate::error::{Error, Result};
 
-/// The parameters in the query of a URL. Each engine removes its own parameters from this list.
+/// The parameters in the query of a URL. Each engine removes its own parameters from a `Parameters`.
 pub(crate) struct Parameters {
     base: String,
     fragment: String,
-    /// The names, and the values as they are written in the URL.
+    /// The names of the parameters, and their values as written in the URL.
     pairs: Vec<(String, String)>,
 }
 
@@ -27,18 +27,17 @@ impl Parameters {
         Self { base: base.to_owned(), fragment, pairs }
     }
 
-    /// Removes all parameters with this name, and returns their values.
+    /// Removes all parameters with the name `name`, and returns their values.
     pub(crate) fn all(&mut self, name: &str) -> Vec<String> {
         self.pairs.extract_if(.., |(found, _)| found == name).map(|(_, value)| decoded(&value)).collect()
     }
 
-    /// Removes the parameter with this name, and returns its value. If the name occurs several times, the last value
-    /// counts.
+    /// Removes the parameter `name`, and returns its value. If `name` occurs several times, returns the last value.
     pub(crate) fn text(&mut self, name: &str) -> Option<String> {
         self.all(name).pop()
     }
 
-    /// Returns the value of the parameter, parsed.
+    /// Parses and returns the value of the parameter `name`.
     pub(crate) fn parsed<T: FromStr<Err: Display>>(&mut self, name: &str) -> Result<Option<T>> {
         let parse = |text: String| {
             text.parse()
@@ -47,7 +46,7 @@ impl Parameters {
         self.text(name).map(parse).transpose()
     }
 
-    /// Returns the value of the parameter as a duration. The value is a number of seconds.
+    /// Returns the value of the parameter `name` as a duration. The value in the URL is a number of seconds.
     pub(crate) fn seconds(&mut self, name: &str) -> Result<Option<Duration>> {
         let duration = |seconds: f64| {
             Duration::try_from_secs_f64(seconds).map_err(|error| {
@@ -57,7 +56,7 @@ impl Parameters {
         self.parsed(name)?.map(duration).transpose()
     }
 
-    /// Reads the file that the parameter names.
+    /// Reads the file whose path is the value of the parameter `name`.
     #[cfg(any(test, feature = "nats", all(feature = "redis", feature = "tls")))]
     pub(crate) fn file(&mut self, name: &str) -> Result<Option<Vec<u8>>> {
         let read = |path: String| {
@@ -79,14 +78,14 @@ impl Parameters {
         }
     }
 
-    /// Returns the URL with the remaining parameters.
+    /// Returns the URL with the parameters that were not removed.
     pub(crate) fn url(&self) -> String {
         let rest: Vec<_> = self.pairs.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let mark = if rest.is_empty() { "" } else { "?" };
         format!("{}{mark}{}{}", self.base, rest.join("&"), self.fragment)
     }
 
-    /// Returns an error if a parameter is left that is not in `allowed`. The error contains the text `known`.
+    /// Returns an error if the URL still has a parameter that is not in `allowed`. The error contains the text `known`.
     #[cfg(any(feature = "nats", feature = "redis"))]
     pub(crate) fn reject_others(&self, allowed: &[&str], known: &str) -> Result<()> {
         let Some((name, _)) = self.pairs.iter().find(|(name, _)| !allowed.contains(&name.as_str())) else {
@@ -106,7 +105,7 @@ fn problem(problem: String) -> Error {
     Error::Config { problem }
 }
 
-/// Decodes percent-encoding. Other text stays unchanged.
+/// Decodes the percent-encoded bytes of a text. All other bytes stay unchanged.
 pub(crate) fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Result, Store};
 
-/// The maximum size of one piece in bytes. This size is well below the limit of every store.
+/// The maximum size of one piece in bytes. A piece is much smaller than the limit of every store.
 pub const PIECE: usize = 256 * 1024;
 
-/// A value that is stored as several records, `pieces/<name>/<number>`.
+/// A value that is stored as several records, under the keys `pieces/<name>/<number>`.
 ///
 /// A `Pieces` can be serialized and stored in another record.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -20,8 +20,8 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// Creates the description of a value with this name and size in bytes, without storing it. Each value must have
-    /// its own name.
+    /// Creates the description of a value from its name and its size in bytes. `named` does not store the value. Each
+    /// value must have its own name.
     pub fn named(name: String, bytes: usize) -> Self {
         Self { name, count: bytes.div_ceil(PIECE) }
     }
@@ -37,7 +37,7 @@ impl Pieces {
         Ok(pieces)
     }
 
-    /// Stores the value. Pass the `Pieces` to readers only after this call has succeeded.
+    /// Stores the value. Pass the `Pieces` to readers only after `write` has succeeded.
     pub async fn write(&self, store: &dyn Store, bytes: &Bytes, ttl: Duration) -> Result<()> {
         for number in 0..self.count {
             let piece = bytes.slice(number * PIECE..bytes.len().min((number + 1) * PIECE));
@@ -46,7 +46,7 @@ impl Pieces {
         Ok(())
     }
 
-    /// Reads the value. Returns `None` if a piece has expired.
+    /// Reads the value. Returns `None` if a piece of the value has expired.
     pub async fn get(&self, store: &dyn Store) -> Result<Option<Bytes>> {
         let mut bytes = Vec::new();
         for number in 0..self.count {

@@ -12,28 +12,28 @@ use crate::{
 /// payload.
 pub const MAX_PAYLOAD: usize = 64 * 1024;
 
-/// The largest number of waiting, leased or dead jobs that [`Queue::depth`] must count exactly. Larger numbers can be
-/// estimates.
+/// The largest number of waiting, leased or dead jobs that [`Queue::depth`] must count exactly. If a queue has more
+/// jobs, the numbers can be estimates.
 pub const EXACT_DEPTH: u64 = 4_000;
 
 /// A queue of jobs. A worker leases a job, does the work, and acknowledges the job.
 ///
 /// # Contract
 ///
-/// - Every pushed job is eventually leased to a worker. A job can be leased several times, until it is acknowledged
-///   or dead. The backend chooses the order of the jobs.
-/// - **One holder.** A lease lasts for [`QueueConfig::lease`], counted from the time at which it was granted or last
-///   [extended](Self::extend). During that time, no other worker receives the job. After the lease expires, the next
-///   worker that calls [`lease`](Self::lease) receives the job with the next attempt number.
+/// - Every pushed job is eventually leased to a worker. A queue can lease a job several times, until the job is
+///   acknowledged or dead. The backend chooses the order of the jobs.
+/// - **One holder.** A lease lasts for [`QueueConfig::lease`], counted from the time at which the lease was granted or
+///   last [extended](Self::extend). During the lease, no other worker receives the job. After the lease expires, the
+///   next worker that calls [`lease`](Self::lease) receives the job with the next attempt number.
 /// - **Fencing.** [`extend`](Self::extend), [`ack`](Self::ack), [`nack`](Self::nack) and [`bury`](Self::bury) require
-///   the current lease. If the job was leased again, was acknowledged or is dead, these methods change nothing and
+///   the current lease. If the job was leased again, was acknowledged or is dead, the four methods change nothing and
 ///   return [`Error::LeaseLost`](crate::Error::LeaseLost). An expired lease can still be used if no other worker has
 ///   leased the job since.
-/// - **Unique IDs.** While a job is unfinished (waiting, delayed, leased or dead), a push with the same ID adds
-///   nothing. After the job is acknowledged or discarded, its ID can be used again.
+/// - **Unique IDs.** While a job is unfinished (waiting, delayed, leased or dead), a push of another job with the same
+///   ID adds nothing. After the job is acknowledged or discarded, its ID can be used again.
 /// - **Delay.** A delayed job is not leased before its delay ends.
 /// - **Dead letters.** A job that was leased [`QueueConfig::max_attempts`] times without an acknowledgement is not
-///   leased again. The job is dead, and stays until it is [revived](Self::revive) or [discarded](Self::discard).
+///   leased again. A dead job stays in the queue until it is [revived](Self::revive) or [discarded](Self::discard).
 /// - **Counting.** [`depth`](Self::depth) is exact up to [`EXACT_DEPTH`] waiting, leased or dead jobs. The cost of
 ///   `depth`, [`ping`](Self::ping), [`push`](Self::push) and [`lease`](Self::lease) does not grow with the number of
 ///   jobs.
@@ -42,21 +42,21 @@ pub const EXACT_DEPTH: u64 = 4_000;
 ///
 /// All handles to one queue must have the same [`QueueConfig`].
 ///
-/// The module `conformance` (feature `conformance`) contains tests of this contract.
+/// The module `conformance` (feature `conformance`) contains tests of the contract of `Queue`.
 #[async_trait]
 pub trait Queue: fmt::Debug + Send + Sync + 'static {
     /// Adds a job to a queue.
     async fn push(&self, queue: &str, job: NewJob) -> Result<Pushed>;
 
-    /// Leases up to `limit` jobs. If the queue has no job to lease, waits up to `wait` for a job.
+    /// Leases up to `limit` jobs. If the queue has no job to lease, `lease` waits up to `wait` for a job.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the call may already have leased jobs. No worker receives these jobs until their
-    /// leases expire.
+    /// If the future of `lease` is dropped, the call may already have leased jobs. Other workers receive the jobs
+    /// that a dropped call has leased only after the leases have expired.
     async fn lease(&self, queue: &str, limit: usize, wait: Duration) -> Result<Vec<Job>>;
 
-    /// Extends a lease. The full duration of the lease starts again now.
+    /// Extends a lease. The full duration of the lease starts again at the time of the call.
     async fn extend(&self, lease: &Lease) -> Result<()>;
 
     /// Acknowledges the job as done, and removes the job.
@@ -71,17 +71,18 @@ pub trait Queue: fmt::Debug + Send + Sync + 'static {
     /// Lists the dead jobs of a queue, in an order that the backend chooses.
     async fn dead(&self, queue: &str, after: Option<&Cursor>, limit: usize) -> Result<Page<DeadJob>>;
 
-    /// Returns a dead job to the queue and resets its number of attempts. Returns `false` if no dead job has this ID.
+    /// Returns a dead job to the queue and resets its number of attempts. Returns `false` if the queue has no dead job
+    /// with the ID `id`.
     async fn revive(&self, queue: &str, id: &str) -> Result<bool>;
 
-    /// Removes a dead job. Returns `false` if no dead job has this ID.
+    /// Removes a dead job. Returns `false` if the queue has no dead job with the ID `id`.
     async fn discard(&self, queue: &str, id: &str) -> Result<bool>;
 
-    /// Returns the number of waiting, leased and dead jobs, for operators and metrics. The numbers can be slightly
-    /// out of date.
+    /// Returns the number of waiting, leased and dead jobs, for operators and metrics. The returned numbers can be
+    /// slightly out of date.
     ///
-    /// The cost does not grow with the number of jobs. A backend must count up to [`EXACT_DEPTH`] waiting, leased or
-    /// dead jobs exactly. A backend can estimate larger numbers, and then sets [`Depth::estimated`].
+    /// The cost of `depth` does not grow with the number of jobs. A backend must count up to [`EXACT_DEPTH`] waiting,
+    /// leased or dead jobs exactly. A backend can estimate larger numbers of jobs, and then sets [`Depth::estimated`].
     async fn depth(&self, queue: &str) -> Result<Depth>;
 
     /// Returns `Ok` if the backend responds. Health checks call `ping` every few seconds, so the cost of `ping` must
@@ -107,27 +108,28 @@ impl Default for QueueConfig {
 }
 
 impl QueueConfig {
-    /// Sets the duration of a lease. After this time, another worker can lease the job. Default: 30 seconds.
+    /// Sets the duration of a lease. After a lease has expired, another worker can lease the job. Default: 30 seconds.
     #[must_use]
     pub fn with_lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
 
-    /// Sets the maximum number of times that a job is leased. If the last lease ends without an acknowledgement, the
-    /// job is dead. Default: 16.
+    /// Sets the maximum number of times that a job is leased. If the last lease of a job ends without an
+    /// acknowledgement, the job is dead. Default: 16.
     #[must_use]
     pub fn with_max_attempts(mut self, max_attempts: u32) -> Self {
         self.max_attempts = max_attempts;
         self
     }
 
-    /// Returns the duration of a lease. Implementations of a backend use this method.
+    /// Returns the duration of a lease. Implementations of a backend use `QueueConfig::lease`.
     pub fn lease(&self) -> Duration {
         self.lease
     }
 
-    /// Returns the maximum number of times that a job is leased. Implementations of a backend use this method.
+    /// Returns the maximum number of times that a job is leased. Implementations of a backend use
+    /// `QueueConfig::max_attempts`.
     pub fn max_attempts(&self) -> u32 {
         self.max_attempts
     }
@@ -137,9 +139,9 @@ impl QueueConfig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NewJob {
-    /// The ID of the job. A queue has at most one unfinished job with this ID.
+    /// The ID of the job. A queue has at most one unfinished job with each ID.
     pub id: String,
-    /// The data for the worker.
+    /// The data that the worker receives with the job.
     pub payload: Bytes,
     /// The delay before the job can be leased.
     pub delay: Duration,
@@ -162,9 +164,10 @@ impl NewJob {
 /// The result of [`Queue::push`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pushed {
-    /// The job was added.
+    /// The job was added to the queue.
     Added,
-    /// The queue already has an unfinished job with this ID. The push changed nothing.
+    /// The queue already has an unfinished job with the ID of the new job. The rejected push changed nothing in the
+    /// queue.
     Duplicate,
 }
 
@@ -172,16 +175,16 @@ pub enum Pushed {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Job {
-    /// The data for the worker.
+    /// The data that the worker receives with the job.
     pub payload: Bytes,
-    /// The number of times that this job was leased, including this lease. The number starts at 1.
+    /// The number of times that this job was leased, including this lease. The first lease of a job has the number 1.
     pub attempt: u32,
     /// The lease, which the worker passes to [`Queue::ack`] and the other methods that change the job.
     pub lease: Lease,
 }
 
 impl Job {
-    /// Creates a job. Implementations of a backend use this function.
+    /// Creates a job. Implementations of a backend create jobs with `Job::new`.
     pub fn new(payload: Bytes, attempt: u32, lease: Lease) -> Self {
         Self { payload, attempt, lease }
     }
@@ -205,13 +208,13 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Creates a lease. Implementations of a backend use this function.
+    /// Creates a lease. Implementations of a backend create leases with `Lease::new`.
     pub fn new(queue: impl Into<String>, id: impl Into<String>, token: impl Into<String>) -> Self {
         Self { queue: queue.into(), id: id.into(), token: token.into() }
     }
 
-    /// Returns [`Error::LeaseLost`](crate::Error::LeaseLost) for this lease. Implementations of a backend use this
-    /// function.
+    /// Returns [`Error::LeaseLost`](crate::Error::LeaseLost) for this lease. Implementations of a backend use
+    /// `Lease::lost`.
     pub fn lost(&self) -> crate::Error {
         crate::Error::LeaseLost { queue: self.queue.clone(), id: self.id.clone() }
     }
@@ -223,14 +226,14 @@ impl Lease {
 pub struct DeadJob {
     /// The ID of the job.
     pub id: String,
-    /// The data for the worker.
+    /// The data that the worker receives with the job.
     pub payload: Bytes,
     /// The number of times that the job was leased.
     pub attempts: u32,
 }
 
 impl DeadJob {
-    /// Creates a dead job. Implementations of a backend use this function.
+    /// Creates a dead job. Implementations of a backend create dead jobs with `DeadJob::new`.
     pub fn new(id: impl Into<String>, payload: Bytes, attempts: u32) -> Self {
         Self { id: id.into(), payload, attempts }
     }
@@ -239,18 +242,18 @@ impl DeadJob {
 /// The number of waiting, leased and dead jobs of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Depth {
-    /// Jobs that wait for a worker or for the end of their delay.
+    /// The number of jobs that wait for a worker or for the end of their delay.
     pub waiting: u64,
-    /// Leased jobs. A job whose lease has expired counts as leased or as waiting.
+    /// The number of leased jobs. A job whose lease has expired counts as leased or as waiting.
     pub leased: u64,
-    /// Dead jobs.
+    /// The number of dead jobs.
     pub dead: u64,
-    /// Whether at least one number is an estimate. Only numbers above [`EXACT_DEPTH`] are estimates. In PostgreSQL,
-    /// an estimate can be minutes old.
+    /// Whether at least one number in this `Depth` is an estimate. Only numbers above [`EXACT_DEPTH`] are estimates. In
+    /// PostgreSQL, an estimate can be minutes old.
     pub estimated: bool,
 }
 
-/// Checks the names and the payload size of a job. Implementations of a backend use this function.
+/// Checks the names and the payload size of a job. Implementations of a backend use `check_job`.
 ///
 /// # Errors
 ///

@@ -23,20 +23,20 @@ use crate::{
 /// The wrapper retries a call with pauses until the call succeeds or the [retry time](RetryingConfig::with_patience)
 /// is over.
 ///
-/// If the response to a write is lost, the write was possibly applied. In this case, the retry conflicts with the
-/// first attempt. So every value and every log entry is *stamped* with 16 random bytes. If a retry fails with a
-/// conflict, the wrapper reads the stored stamp. If the stored stamp is the stamp of this write, the first attempt was
-/// applied, and the call succeeds. If another writer has replaced the record, the effect is unknown, and the call
-/// returns [`Error::Backend`].
+/// If the response to a write is lost, the write was possibly applied. If the first attempt of a write was applied, the
+/// retry conflicts with the first attempt. So the wrapper *stamps* every value and every log entry with 16 random
+/// bytes. If a retry fails with a conflict, the wrapper reads the stored stamp. If the stored stamp belongs to the
+/// retried write, the first attempt was applied, and the call succeeds. If another writer has replaced the record, the
+/// effect of the write is unknown, and the call returns [`Error::Backend`].
 ///
-/// - Read only data through this wrapper that was written through this wrapper.
+/// - Read data through a `Retrying` only if the data was written through a `Retrying`.
 /// - If a retried [`Queue::push`] reports a duplicate, the wrapper treats the job as added. If a retried
 ///   [`ack`](Queue::ack), [`nack`](Queue::nack) or [`bury`](Queue::bury) reports a lost lease, the wrapper treats the
 ///   call as successful.
 /// - A retried [`Bus::publish`] can deliver its event twice.
-/// - Suppose the response to a [`create`](Store::create) or a [`push`](Queue::push) is lost. If another process
-///   deletes that record or acknowledges that job before the retry, the retry creates the record or the job again. To
-///   prevent this, never use the same key or job ID again.
+/// - A retried [`create`](Store::create) or [`push`](Queue::push) can create a record or a job twice. The reason is
+///   that another process can delete the record or acknowledge the job before the retry. To prevent a second creation,
+///   never use a key or a job ID again.
 pub struct Retrying<T: ?Sized> {
     inner: Arc<T>,
     config: RetryingConfig,
@@ -63,8 +63,9 @@ impl Default for RetryingConfig {
 }
 
 impl RetryingConfig {
-    /// Sets the time during which a call is retried, counted from the start of the call. A running attempt is not
-    /// cancelled. Default: 30 seconds, which is longer than the failover of a database with a standby.
+    /// Sets the time during which a call is retried, counted from the start of the call. The wrapper does not cancel an
+    /// attempt that is running at the end of the retry time. Default: 30 seconds, which is longer than the failover of
+    /// a database with a standby.
     #[must_use]
     pub fn with_patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
@@ -79,8 +80,8 @@ impl RetryingConfig {
         self
     }
 
-    /// Sets the pause after the first failure. The pause doubles after each failure. Each pause is shortened by a
-    /// random part of up to one half. Default: 10 milliseconds.
+    /// Sets the pause after the first failure. The pause doubles after each failure of the call. Each pause between two
+    /// attempts is shortened by a random part of up to one half. Default: 10 milliseconds.
     #[must_use]
     pub fn with_pause(mut self, pause: Duration) -> Self {
         self.pause = pause;
@@ -98,8 +99,8 @@ impl RetryingConfig {
 const STAMP: usize = 16;
 
 impl Retrying<dyn Store> {
-    /// The maximum size in bytes of a value, and of one append with up to 32 entries. This size is smaller than
-    /// [`MAX_VALUE`], because the wrapper adds stamps.
+    /// The maximum number of bytes that one value, or one append with up to 32 entries, can have in a [`Retrying`]
+    /// store. The maximum size of a value is smaller than [`MAX_VALUE`], because the wrapper adds stamps.
     pub const MAX_VALUE: usize = MAX_VALUE - 64 * STAMP;
 }
 
@@ -149,8 +150,8 @@ impl<T: ?Sized> Retrying<T> {
 }
 
 impl<T: Store + ?Sized> Retrying<T> {
-    /// Checks whether the record under `key` has this stamp. Call this method after a conflict that an earlier attempt
-    /// of the same write possibly caused.
+    /// Checks whether the record under `key` has the stamp `stamp`. Call `settle` after a conflict that an earlier
+    /// attempt of the same write possibly caused.
     async fn settle(&self, key: &str, stamp: [u8; STAMP], conflict: Error) -> Result<Revision> {
         match self.persist(|| self.inner.get(key)).await.0.map_err(uncertain)? {
             Some(record) if record.value.starts_with(&stamp) => Ok(record.revision),
@@ -160,7 +161,8 @@ impl<T: Store + ?Sized> Retrying<T> {
     }
 }
 
-/// Converts [`Error::Busy`] into [`Error::Backend`]. After a lost response, an earlier attempt was possibly applied.
+/// Converts [`Error::Busy`] into [`Error::Backend`]. After a lost response, an earlier attempt of the call was possibly
+/// applied.
 fn uncertain(error: Error) -> Error {
     match error {
         busy @ Error::Busy { backend, .. } => Error::backend(backend, busy),
@@ -168,9 +170,11 @@ fn uncertain(error: Error) -> Error {
     }
 }
 
-/// The source of an [`Error::Backend`] that [`Retrying`] returns if it cannot find out the effect of a write.
+/// The source of an [`Error::Backend`] that [`Retrying`] returns if the effect of a write stays unknown.
 #[derive(Debug, thiserror::Error)]
-#[error("the response to a write was lost, and another writer has changed the record since")]
+#[error(
+    "the effect of the write is unknown: its response was lost, and another writer has changed the record since; read the record again"
+)]
 struct Unsettled(#[source] Error);
 
 #[async_trait]
@@ -228,7 +232,7 @@ impl<T: Store + ?Sized> Store for Retrying<T> {
     }
 
     async fn claim_expired(&self, prefix: &str, lease: Duration, limit: usize) -> Result<Vec<Record>> {
-        // Claims with a lost response expire. The next call claims other records.
+        // If the response to a claim is lost, the claim expires later. The next call claims other records.
         let claimed = self.persist(|| self.inner.claim_expired(prefix, lease, limit)).await.0?;
         claimed.into_iter().map(unstamp).collect()
     }
@@ -329,8 +333,8 @@ impl<T: Bus + ?Sized> Bus for Retrying<T> {
     }
 }
 
-/// Treats a lost lease as success if a response was lost before. In this case, the call with the lost response has
-/// ended the lease.
+/// Treats a lost lease as success if an earlier response was lost. The call whose response was lost has then ended the
+/// lease.
 fn done((ended, lost): (Result<()>, bool)) -> Result<()> {
     match ended {
         Err(Error::LeaseLost { .. }) if lost => Ok(()),
@@ -351,6 +355,10 @@ fn stamp() -> [u8; STAMP] {
 }
 
 pub(crate) fn random() -> u64 {
+    #[cfg(feature = "flaky")]
+    if let Some(seeded) = crate::flaky::seeded() {
+        return seeded;
+    }
     u64::from_le_bytes(stamp()[..8].try_into().expect("eight bytes are eight bytes"))
 }
 

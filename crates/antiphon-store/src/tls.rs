@@ -9,7 +9,7 @@ use rustls::{AlertDescription, Error as TlsError};
 
 /// Returns the reason if the TLS handshake failed permanently: a rejected certificate, or no common TLS version.
 ///
-/// A new connection would fail in the same way until a certificate or the configuration changes.
+/// After a permanent failure, new connections also fail until a certificate or the configuration changes.
 pub(crate) fn refusal(error: &(dyn StdError + 'static)) -> Option<String> {
     let tls = find(error)?;
     let hopeless = match tls {

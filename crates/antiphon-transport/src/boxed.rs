@@ -11,14 +11,15 @@ use rmcp::{
 type BoxError = Box<dyn StdError + Send + Sync>;
 type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// A transport of any type, in a box.
+/// A box that contains a server transport of any type.
 ///
-/// The SDK compiles its whole service loop once for each type of transport. With this type, the crate that serves the
-/// transport compiles the loop once. The programs that depend on this crate do not compile it again.
+/// The SDK compiles its whole service loop once for each type of transport. With `BoxTransport`, the crate that serves
+/// the transport compiles the service loop once. The programs that depend on this crate do not compile the service
+/// loop again.
 pub struct BoxTransport(Box<dyn Erased>);
 
 impl BoxTransport {
-    /// Wraps `transport`.
+    /// Puts `transport` into a box.
     pub fn new(transport: impl Transport<RoleServer> + 'static) -> Self {
         Self(Box::new(transport))
     }
@@ -30,12 +31,12 @@ impl fmt::Debug for BoxTransport {
     }
 }
 
-/// An error of the transport in a [`BoxTransport`].
+/// An error of the transport that is in a [`BoxTransport`].
 #[derive(Debug, thiserror::Error)]
 #[error("the transport failed")]
 pub struct BoxTransportError(#[source] BoxError);
 
-/// [`Transport`] with futures in boxes.
+/// The methods of a [`Transport`], with boxed futures as return values.
 trait Erased: Send {
     fn send(&mut self, message: ServerJsonRpcMessage) -> BoxFuture<'static, Result<(), BoxError>>;
     fn receive(&mut self) -> BoxFuture<'_, Option<ClientJsonRpcMessage>>;

@@ -22,32 +22,32 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 /// The JSON-RPC error code for a request that the server cannot accept now, because of a limit or a shutdown. JSON-RPC
-/// reserves this code for servers.
+/// reserves the code -32000 for servers.
 pub const TOO_MUCH: i32 = -32000;
 
-/// How long the error responses of interrupted requests can take to reach their clients.
+/// The maximum time that the server waits until clients have received the error responses of interrupted requests.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// The maximum time between the arrival of a request on its connection and the moment at which the request is counted.
 const ON_THE_WAY: Duration = Duration::from_millis(100);
 
-/// The state of a server's graceful shutdown. Each phase of the shutdown has a cancellation token. The tokens are
-/// cancelled in the order of the fields of this struct.
+/// The state of a server's graceful shutdown. Each phase of the shutdown has a cancellation token. The shutdown
+/// cancels the tokens in the order of the fields of this struct.
 #[derive(Clone, Debug)]
 pub struct Drain {
-    /// The token that is cancelled when the shutdown begins. The server then rejects new sessions and requests, and
-    /// ends streams that have no request in flight.
+    /// The token that is cancelled when the shutdown begins. When this token is cancelled, the server rejects new
+    /// sessions and requests, and ends streams that have no request in flight.
     pub draining: CancellationToken,
-    /// The token that is cancelled when the time for requests in flight is over. The server then returns an error for
-    /// these requests.
+    /// The token that is cancelled when the time for requests in flight is over. When this token is cancelled, the
+    /// server returns an error for the requests in flight.
     cut_off: CancellationToken,
-    /// The token that is cancelled when no request is in flight. The server then closes its sessions, and other
-    /// replicas take over these sessions.
+    /// The token that is cancelled when no request is in flight. When this token is cancelled, the server closes its
+    /// sessions, and other replicas take over the sessions.
     pub stopped: CancellationToken,
     requests: Arc<Flights>,
     connections: Arc<Flights>,
-    /// Whether requests can arrive. A server that only runs workers receives no requests, so its shutdown does not wait
-    /// for them.
+    /// Whether requests can arrive at this server. A server that only runs workers receives no requests, so its
+    /// shutdown does not wait for requests.
     accepts_requests: Arc<AtomicBool>,
 }
 
@@ -64,17 +64,18 @@ impl Drain {
         }
     }
 
-    /// Records that requests can arrive over HTTP. Connections of other transports record this themselves.
+    /// Records that requests can arrive over HTTP. Over other transports, each new connection records that requests can
+    /// arrive.
     pub fn accept_requests(&self) {
         self.accepts_requests.store(true, Ordering::Release);
     }
 
-    /// Counts a request as in flight until you drop the returned value.
+    /// Counts a request as in flight until the caller drops the returned value.
     pub fn request(&self) -> Flight {
         Flight::new(&self.requests)
     }
 
-    /// Counts a connection as open until you drop the returned value.
+    /// Counts a connection as open until the caller drops the returned value.
     pub fn connection(&self) -> Flight {
         self.accept_requests();
         Flight::new(&self.connections)
@@ -105,7 +106,7 @@ impl Drain {
         });
     }
 
-    /// Waits until the server has stopped and its connections are closed.
+    /// Waits until the server has stopped and all its connections are closed.
     pub async fn ended(&self) {
         self.stopped.cancelled().await;
         let _ = tokio::time::timeout(4 * LAST_WORDS, self.connections.none()).await;
@@ -132,7 +133,7 @@ impl Flights {
     }
 }
 
-/// A request or a connection that counts as in flight until this value is dropped.
+/// A request or a connection that counts as in flight until its `Flight` value is dropped.
 #[derive(Debug)]
 pub struct Flight(Arc<Flights>);
 
@@ -157,8 +158,8 @@ pub struct Counted<T> {
     inner: T,
     drain: Drain,
     open: Arc<Open>,
-    /// Whether the connection ends during a shutdown as soon as its last request is answered. This field is `false` for
-    /// a session over HTTP, because such a session outlives its connections.
+    /// Whether the connection ends during a shutdown as soon as its last request is answered. The field is `false` for
+    /// a session over HTTP, because a session over HTTP outlives its connections.
     ends: bool,
     /// Whether the server has returned an error for the requests in flight.
     is_cut_off: bool,
@@ -185,12 +186,12 @@ impl Open {
 }
 
 impl<T> Counted<T> {
-    /// Wraps the transport of a session over HTTP. Such a session can outlive its connections.
+    /// Wraps the transport of a session over HTTP. A session over HTTP can outlive its connections.
     pub fn session(inner: T, drain: &Drain) -> Self {
         Self { inner, drain: drain.clone(), open: Arc::default(), ends: false, is_cut_off: false }
     }
 
-    /// Wraps a connection. During a shutdown, the connection ends when it has no request in flight.
+    /// Wraps the transport of a connection. During a shutdown, the connection ends when it has no request in flight.
     pub fn connection(inner: T, drain: &Drain) -> Self {
         Self { inner, drain: drain.clone(), open: Arc::default(), ends: true, is_cut_off: false }
     }
@@ -202,7 +203,8 @@ impl<T> Counted<T> {
 }
 
 impl<T: Transport<RoleServer>> Counted<T> {
-    /// Accepts a message. Returns `None` if the message is a request that arrives after the start of the shutdown.
+    /// Returns the message if the transport accepts it. Returns `None` if the message is a request that arrives after
+    /// the start of the shutdown.
     fn admit(&mut self, message: ClientJsonRpcMessage) -> Option<ClientJsonRpcMessage> {
         match &message {
             ClientJsonRpcMessage::Request(request) => {

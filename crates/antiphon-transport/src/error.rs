@@ -13,18 +13,18 @@ pub enum Error {
     #[error("the connection is closed")]
     Closed,
     /// The message is longer than `max_message_bytes` of this side of the connection. Send a shorter message, or raise
-    /// `max_message_bytes` on both sides.
+    /// `max_message_bytes` on both sides of the connection.
     #[error("the message has {bytes} bytes, more than the limit of {limit}")]
     TooLarge {
         /// The length of the message, in bytes.
         bytes: usize,
-        /// The maximum length, in bytes.
+        /// The maximum length of a message, in bytes.
         limit: usize,
     },
-    /// The peer did not read a message within this time. The connection was closed.
-    #[error("the connection was closed: the peer has not read for {0:?}")]
+    /// The peer did not read a message within the time that this error contains. The connection was closed.
+    #[error("the connection was closed: the peer did not read messages for {0:?}")]
     Stalled(Duration),
-    /// The peer did not respond within this time. Check that the peer is an MCP server.
+    /// The peer did not respond within the time that this error contains. Check that the peer is an MCP server.
     #[error("the peer did not answer within {0:?}")]
     TimedOut(Duration),
     /// The server rejected an HTTP request, or returned an unexpected response. For the status 401 or 403, change the
@@ -42,19 +42,20 @@ pub enum Error {
     /// The URL is invalid, or this transport cannot use it.
     #[error("the URL `{url}` cannot be used: {reason}")]
     Url {
-        /// The URL.
+        /// The URL that cannot be used.
         url: String,
         /// The reason why the URL cannot be used.
         reason: &'static str,
     },
-    /// After a reconnect, the server is no longer the same as before. The `String` describes the difference.
+    /// After a reconnect, the server differs from the server before the reconnect. The `String` describes the
+    /// difference.
     #[error("the server changed during a reconnect: {0}")]
     Changed(String),
     /// The message could not be serialized as JSON.
     #[error("the message cannot be serialized as JSON")]
     Json(#[source] Box<dyn StdError + Send + Sync>),
-    /// The connection was lost after the message was sent, but before the server confirmed it. The server has possibly
-    /// executed the request. Send the request again only if it is idempotent.
+    /// The connection was lost after the message was sent, but before the server confirmed the message. The server has
+    /// possibly executed the request. Send the request again only if it is idempotent.
     #[error("the connection was lost while the message was being sent: the server may have executed it")]
     Unconfirmed(#[source] Box<dyn StdError + Send + Sync>),
     /// The network connection or a library failed.

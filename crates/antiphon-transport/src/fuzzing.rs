@@ -1,11 +1,11 @@
-//! Entry points for fuzzing. Programs must not use this module.
+//! Entry points for fuzzing. Only fuzz targets use the module `fuzzing`.
 
 use rmcp::{RoleClient, RoleServer};
 
 use crate::inbox::{Inbox, Role, Verdict};
 
-/// Parses bytes as a message, in the same way as servers and clients over WebSocket and HTTP+SSE. Each role parses the
-/// bytes twice: with and without the conversion of tasks.
+/// Parses bytes as a message, in the same way as servers and clients over WebSocket and HTTP+SSE do. The server's
+/// parser and the client's parser each parse the bytes twice: with and without the conversion of tasks.
 pub fn judge(bytes: &[u8]) {
     for revises in [false, true] {
         judge_as::<RoleServer>(bytes, revises);

@@ -1,21 +1,22 @@
 //! Checks of the headers `Host` and `Origin`, before a server does any other work for a request.
 //!
 //! A web page can make the user's browser send requests to any address, including addresses on the user's own machine.
-//! With DNS rebinding, the web page can even use its own host name for such an address. But a web page cannot choose
-//! the `Host` and `Origin` headers of its requests.
+//! With DNS rebinding, the web page can even use its own host name for an address on the user's machine. But a web
+//! page cannot choose the `Host` and `Origin` headers of its requests.
 
 use std::sync::Arc;
 
 use http::{HeaderMap, StatusCode, Uri, header, request::Parts, uri::Authority};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// Returns the `Host` headers of requests to this machine. By default, servers accept only these `Host` headers.
+/// Returns the `Host` header values that requests to this machine can have. By default, servers accept only the `Host`
+/// headers that this function returns.
 pub fn loopback_hosts() -> Vec<String> {
     ["localhost", "127.0.0.1", "::1"].map(Into::into).into()
 }
 
-/// Returns the `Origin` headers of web pages on this machine, with any port. By default, servers accept only these
-/// `Origin` headers.
+/// Returns the `Origin` header values of web pages on this machine, with any port. By default, servers accept only the
+/// `Origin` headers that this function returns.
 pub fn loopback_origins() -> Vec<String> {
     ["localhost", "127.0.0.1", "[::1]"]
         .iter()
@@ -26,13 +27,14 @@ pub fn loopback_origins() -> Vec<String> {
 /// The authenticated caller of a request. An authentication middleware adds the caller to the extensions of the
 /// request.
 ///
-/// An HTTP+SSE session accepts messages only from the caller who opened it.
+/// An HTTP+SSE session accepts messages only from the caller who opened the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller(pub Arc<str>);
 
 /// A permission to keep a connection open, which ends when the caller's credentials expire. An authentication
 /// middleware adds the lease to the extensions of a request, and ends the lease with its [`LeaseWatch`]. When the
-/// lease ends, a WebSocket closes with the code 1008. A clone is a handle to the same lease.
+/// lease of a WebSocket ends, the WebSocket closes with the code 1008. A clone of a `Lease` is a handle to the same
+/// lease.
 ///
 /// ```
 /// use antiphon_transport::guard::Lease;
@@ -56,7 +58,7 @@ pub struct LeaseWatch {
 }
 
 impl Lease {
-    /// Creates a lease, and the handle that ends it.
+    /// Creates a lease, and the handle that ends the lease.
     pub fn new() -> (Self, LeaseWatch) {
         let (over, released) = (CancellationToken::new(), CancellationToken::new());
         let holders = Arc::new(released.clone().drop_guard());
@@ -80,18 +82,18 @@ impl LeaseWatch {
         self.over.cancel();
     }
 
-    /// Waits until all clones of the lease are dropped, because the connection has closed.
+    /// Waits until all clones of the lease are dropped. The clones are dropped when the connection has closed.
     pub async fn released(&self) {
         self.released.cancelled().await;
     }
 }
 
-/// The rejection of a request: the HTTP status and the message of the response. `axum` converts this type into a
-/// response.
+/// The rejection of a request: the HTTP status and the message of the response. `axum` converts a `Refused` value into
+/// a response.
 pub type Refused = (StatusCode, &'static str);
 
-/// A check of the headers `Host` and `Origin`. The check prevents web pages of other origins from using a server on
-/// the same machine. The streamable HTTP server also checks both headers.
+/// A check of the headers `Host` and `Origin`. With this check, web pages of other origins cannot use a server on the
+/// user's machine. The streamable HTTP server also checks the headers `Host` and `Origin`.
 ///
 /// ```
 /// use antiphon_transport::guard::{Guard, loopback_hosts};
@@ -111,11 +113,11 @@ pub struct Guard {
     origins: Arc<[Origin]>,
     /// Whether a request must have a `Host` header.
     named: bool,
-    /// Whether web pages of the requested host are allowed.
+    /// Whether requests from web pages of the requested host are accepted.
     own: bool,
 }
 
-/// A host, with a port. `None` as the port allows all ports.
+/// An accepted host and port. If the port is `None`, all ports are accepted.
 #[derive(Debug, PartialEq, Eq)]
 struct HostPort {
     host: String,
@@ -130,16 +132,17 @@ enum Origin {
         scheme: String,
         place: HostPort,
     },
-    /// All origins.
+    /// All origins, which is written as `*` in the configuration.
     Any,
 }
 
 impl Guard {
-    /// Creates a check that accepts these hosts and origins.
+    /// Creates a check that accepts the hosts in `hosts` and the origins in `origins`.
     ///
-    /// A host is `example.com` or `example.com:8443`. If `hosts` is empty, all hosts are accepted. An origin is
-    /// `https://example.com:443`. Use `:*` for any port, and `*` for all origins. Requests without an `Origin` header
-    /// do not come from web pages, and are always accepted.
+    /// A host is a text such as `example.com` or `example.com:8443`. If `hosts` is empty, all hosts are accepted. An
+    /// origin is a text such as `https://example.com:443`. Use `:*` as the port of an origin for any port, and `*` for
+    /// all origins. Requests without an `Origin` header do not come from web pages, and the check always accepts their
+    /// origin.
     pub fn new(hosts: &[String], origins: &[String]) -> Self {
         Self {
             hosts: hosts.iter().map(|host| HostPort::listed(host)).collect(),
@@ -150,7 +153,7 @@ impl Guard {
     }
 
     /// Accepts requests without a `Host` header. Some programs send requests without `Host`, but browsers always send
-    /// `Host`. Default: such requests are rejected.
+    /// `Host`. Default: requests without a `Host` header are rejected.
     #[must_use]
     pub fn with_host_optional(mut self) -> Self {
         self.named = false;
@@ -209,11 +212,12 @@ impl Guard {
     }
 }
 
-/// The requested host.
+/// The host that a request names in its `Host` header.
 enum Host {
     Named(HostPort),
     None,
-    /// An invalid `Host` header, or more than one. A proxy and this server could interpret such a request differently.
+    /// An invalid `Host` header, or several `Host` headers. A proxy and this server could interpret a request with
+    /// several hosts differently.
     Odd,
 }
 
@@ -278,8 +282,8 @@ impl Origin {
         }
     }
 
-    /// Returns whether the page's origin is the requested host. The scheme is ignored, because a proxy can terminate
-    /// TLS.
+    /// Returns whether the origin of the web page is the requested host. The method ignores the scheme, because a
+    /// proxy can terminate TLS.
     fn is_of(&self, host: &Host) -> bool {
         let (Self::From { scheme, place }, Host::Named(asked)) = (self, host) else { return false };
         let implied = implied(scheme);
@@ -287,7 +291,7 @@ impl Origin {
     }
 }
 
-/// Returns the default port of a scheme.
+/// Returns the default port of a URL scheme.
 fn implied(scheme: &str) -> Option<u16> {
     match scheme {
         "http" => Some(80),

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 /// The authenticated caller of a request, with the caller's scopes.
 ///
 /// The authentication layer adds the identity to the extensions of the request. A tool reads the identity with
-/// `Ctx::identity`. A clone is a handle to the same identity.
+/// `Ctx::identity`. A clone of an `Identity` is a handle to the same identity.
 #[derive(Clone, PartialEq)]
 pub struct Identity(Arc<Known>);
 
@@ -27,7 +27,7 @@ struct Known {
 }
 
 impl Identity {
-    /// Creates an identity without scopes. Use this function if you write an authentication middleware.
+    /// Creates an identity without scopes. Use `Identity::new` if you write an authentication middleware.
     pub fn new(principal: impl Into<String>) -> Self {
         Self(Arc::new(Known {
             principal: principal.into(),
@@ -43,9 +43,9 @@ impl Identity {
     /// Creates an identity from the claims of a token. Returns `None` if the claims name no caller.
     ///
     /// The principal is `<issuer>#<subject>`. An issuer contains no `#` (RFC 8414), so tokens of two issuers never
-    /// have the same principal. A token also never has the same principal as an API key or a certificate. If the token
-    /// has no subject, the client acts for itself. In this case, the principal is `<issuer>?client_id#<client>`. An
-    /// issuer contains no `?`, so no user can have such a principal.
+    /// have the same principal. The principal of a token is also never equal to the principal of an API key or a
+    /// certificate. If the token has no subject, the client acts for itself, and the principal is
+    /// `<issuer>?client_id#<client>`. An issuer contains no `?`, so no user can have the principal of a client.
     pub fn of_token(issuer: &str, claims: Map<String, Value>) -> Option<Self> {
         let text = |name: &str| claims.get(name).and_then(Value::as_str).map(ToOwned::to_owned);
         let client = text("client_id").or_else(|| text("azp"));
@@ -65,8 +65,8 @@ impl Identity {
         })))
     }
 
-    /// Sets the time at which the credentials expire. At that time, the server closes every WebSocket and every event
-    /// stream that was opened with these credentials. Default: never.
+    /// Sets the time at which the credentials of the caller expire. When the credentials expire, the server closes
+    /// every WebSocket and every event stream that was opened with these credentials. Default: never.
     #[must_use]
     pub fn with_end(mut self, ends: impl Into<Option<SystemTime>>) -> Self {
         Arc::make_mut(&mut self.0).ends = ends.into();
@@ -118,29 +118,30 @@ impl Identity {
         self.0.client.as_deref()
     }
 
-    /// Returns the time at which the credentials expire, including the tolerance for clock differences. After this
-    /// time, the server rejects requests with these credentials. Returns `None` if the credentials never expire.
+    /// Returns the time at which the caller's credentials expire, including the tolerance for clock differences. After
+    /// the credentials have expired, the server rejects requests with these credentials. Returns `None` if the
+    /// credentials never expire.
     pub fn ends(&self) -> Option<SystemTime> {
         self.0.ends
     }
 
-    /// Returns whether the credentials have expired.
+    /// Returns whether the credentials of the caller have expired.
     pub fn is_over(&self) -> bool {
         self.0.ends.is_some_and(|ends| ends <= SystemTime::now())
     }
 
-    /// Returns whether `other` has the same principal and the same scopes.
+    /// Returns whether `self` and `other` have the same principal and the same scopes.
     pub fn is_same(&self, other: &Self) -> bool {
         self.0.principal == other.0.principal && self.0.scopes == other.0.scopes
     }
 
-    /// Returns a claim of the token, or a field of the introspection result, by its name.
+    /// Returns the claim `name` of the caller's token, or the field `name` of the introspection result.
     pub fn claim(&self, name: &str) -> Option<&Value> {
         self.0.claims.get(name)
     }
 }
 
-/// The claims contain personal data, so they are not logged.
+/// The `Debug` output omits the claims, because claims contain personal data.
 impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Identity")
@@ -182,23 +183,24 @@ pub fn scope_problem(scope: &str) -> Option<String> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The request has no credentials. The HTTP status is 401.
+    /// The request has no credentials. The HTTP status of the response is 401.
     Missing,
-    /// The credentials cannot be parsed. The `str` is the reason. The HTTP status is 400.
+    /// The credentials of the request cannot be parsed. The `str` is the reason. The HTTP status of the response is
+    /// 400.
     Malformed(&'static str),
-    /// The credentials are not valid. The `str` is the reason. The HTTP status is 401, and the OAuth error is
-    /// `invalid_token`.
+    /// The credentials of the request are not valid. The `str` is the reason. The HTTP status of the response is 401,
+    /// and the OAuth error is `invalid_token`.
     Invalid(&'static str),
-    /// The caller lacks a scope. The list contains all scopes that the request needs. The HTTP status is 403, and the
-    /// OAuth error is `insufficient_scope`.
+    /// The caller lacks a scope. The list contains all scopes that the request needs. The HTTP status of the response
+    /// is 403, and the OAuth error is `insufficient_scope`.
     Scope(Vec<String>),
     /// The credentials cannot be checked now, for example because the authorization server is not reachable. The HTTP
-    /// status is 503.
+    /// status of the response is 503.
     Unavailable,
 }
 
 impl Refusal {
-    /// Returns the HTTP status of the response.
+    /// Returns the HTTP status of the response to the rejected request.
     pub fn status(&self) -> StatusCode {
         match self {
             Self::Missing | Self::Invalid(_) => StatusCode::UNAUTHORIZED,
@@ -208,7 +210,7 @@ impl Refusal {
         }
     }
 
-    /// Returns the OAuth error code.
+    /// Returns the OAuth error code of the response to the rejected request.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Missing => "unauthorized",

@@ -1,6 +1,7 @@
 //! Parses messages, and decides how to handle invalid messages.
 //!
-//! The servers and clients of both transports use this module, so that they all behave in the same way.
+//! The servers and clients over WebSocket and HTTP+SSE use this module, so that all of them handle messages in the
+//! same way.
 
 use std::{
     collections::HashSet,
@@ -17,12 +18,13 @@ use serde::{Deserialize, de::IgnoredAny};
 use crate::weight::{MemoryBudget, Share, Weight};
 use crate::{Error, Result, legacy_tasks};
 
-/// The JSON-RPC code of errors that the transport itself creates. JSON-RPC reserves this code for implementations.
+/// The JSON-RPC code of errors that the transport itself creates. JSON-RPC reserves the code -32000 for
+/// implementations.
 pub const TRANSPORT_ERROR: i32 = -32000;
 
-/// The parts of message handling that differ between a server and a client.
+/// The differences between a server and a client when they handle messages.
 pub(crate) trait Role: ServiceRole {
-    /// The functions that convert incoming and outgoing messages. See [`legacy_tasks`].
+    /// The functions of [`legacy_tasks`] that convert incoming and outgoing messages.
     const INCOMING: fn(&[u8]) -> Option<Vec<u8>>;
     const OUTGOING: fn(&[u8]) -> Option<Vec<u8>>;
 
@@ -56,14 +58,14 @@ impl Role for rmcp::RoleClient {
     }
 }
 
-/// The decision about an incoming message.
+/// The way in which the transport must handle an incoming message.
 #[derive(Debug)]
 pub(crate) enum Verdict<R: ServiceRole> {
-    /// Deliver this message to the service.
+    /// The transport delivers this message to the service.
     Deliver(RxJsonRpcMessage<R>),
-    /// Send this error to the peer, and deliver nothing.
+    /// The transport sends this error to the peer, and delivers no message to the service.
     Answer(Refusal),
-    /// Ignore the message.
+    /// The transport ignores the message.
     Ignore,
 }
 
@@ -87,23 +89,24 @@ impl Refusal {
 
 /// The requests of the peer that have no response yet.
 ///
-/// The SDK spawns a task for each request and for each response, so a queue in the transport does not limit the number
-/// of open requests. This type limits this number.
+/// The SDK spawns a task for each request and for each response. So a queue in the transport does not limit the number
+/// of open requests. `Inbox` limits the number of open requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Inbox {
     open: Arc<Mutex<Open>>,
     limit: usize,
-    /// Whether incoming messages are converted.
+    /// Whether the inbox converts incoming messages for the tasks of MCP 2025-11-25.
     revises: bool,
 }
 
 impl Inbox {
-    /// Creates an inbox for at most `limit` open requests. If `revises` is set, incoming messages are converted.
+    /// Creates an inbox for at most `limit` open requests. If `revises` is true, the inbox converts incoming messages
+    /// for the tasks of MCP 2025-11-25.
     pub(crate) fn new(limit: usize, revises: bool) -> Self {
         Self { open: Arc::default(), limit, revises }
     }
 
-    /// Parses a message, and returns the decision about this message.
+    /// Parses a message, and returns how the transport must handle the message.
     pub(crate) fn judge<R: Role>(&self, bytes: &[u8]) -> Verdict<R> {
         let revised = if self.revises { (R::INCOMING)(bytes) } else { None };
         let bytes = revised.as_deref().unwrap_or(bytes);
@@ -142,7 +145,7 @@ impl Inbox {
         Verdict::Deliver(message)
     }
 
-    /// Records that a request has a response.
+    /// Records that the request with this ID has a response.
     pub(crate) fn settle(&self, id: &RequestId) {
         self.open().ids.remove(id);
     }
@@ -156,17 +159,17 @@ impl Inbox {
 #[cfg(feature = "__server")]
 #[derive(Clone, Debug)]
 pub(crate) struct Room {
-    /// The limit for one message.
+    /// The maximum memory for parsing one message, in bytes.
     pub(crate) max_parsed: usize,
-    /// The limit for all messages.
+    /// The memory budget for all messages together.
     pub(crate) budget: MemoryBudget,
 }
 
-/// Servers limit the memory for untrusted messages.
+/// Methods for servers, which limit the memory for untrusted messages.
 #[cfg(feature = "__server")]
 impl Inbox {
-    /// Parses a message if enough memory is available. A delivered message uses its share of the memory until the
-    /// share is dropped.
+    /// Parses a message if enough memory is available. A delivered message uses its share of the memory budget until
+    /// the share is dropped.
     pub(crate) fn judge_within(
         &self,
         bytes: &[u8],
@@ -187,7 +190,7 @@ impl Inbox {
     }
 }
 
-/// Returns the decision about a message that is not parsed because of `error`.
+/// Returns how the transport must handle a message that the inbox does not parse because of `error`.
 #[cfg(feature = "__server")]
 fn unread<R: Role>(bytes: &[u8], error: ErrorData) -> Verdict<R> {
     match serde_json::from_slice::<Shape>(bytes) {
@@ -196,19 +199,19 @@ fn unread<R: Role>(bytes: &[u8], error: ErrorData) -> Verdict<R> {
     }
 }
 
-/// Clients can open a new connection after a lost connection.
+/// Methods for clients, which can open a new connection after a lost connection.
 #[cfg(feature = "__client")]
 impl Inbox {
-    /// Starts the next connection. Returns the open requests of the old connection. From now on, requests of the peer
-    /// get new IDs, because a new session can reuse the IDs of the old session. A late answer to an old question must
-    /// not become the answer to a new question.
+    /// Prepares the inbox for the next connection, and returns the open requests of the old connection. On the next
+    /// connection, requests of the peer get new IDs, because a new session can reuse the IDs of the old session. A
+    /// late answer to an old question must not become the answer to a new question.
     pub(crate) fn renew(&self, number: u64) -> Vec<RequestId> {
         let mut open = self.open();
         open.prefix = Some(format!("{number}~"));
         open.ids.drain().collect()
     }
 
-    /// Returns the original ID of an open request, as the peer sent it.
+    /// Returns the original ID that the peer has sent for an open request.
     pub(crate) fn original(&self, alias: &RequestId) -> Option<RequestId> {
         let open = self.open();
         if !open.ids.contains(alias) {
@@ -225,7 +228,7 @@ impl Inbox {
 #[derive(Debug, Default)]
 struct Open {
     ids: HashSet<RequestId>,
-    /// The prefix for the IDs of this connection. `None` for the first connection.
+    /// The prefix for the IDs of requests on this connection. The first connection has no prefix.
     prefix: Option<String>,
 }
 
@@ -250,7 +253,8 @@ pub(crate) fn answered<R: ServiceRole>(message: &TxJsonRpcMessage<R>) -> Option<
     }
 }
 
-/// Writes a message. A response that is too long becomes an error, so that the peer does not wait forever.
+/// Serializes a message. A response that is too long becomes an error response, so that the peer does not wait
+/// forever.
 pub(crate) fn write<R: Role>(message: &TxJsonRpcMessage<R>, limit: usize) -> Result<String> {
     let mut text = serde_json::to_string(message).map_err(|error| Error::Json(Box::new(error)))?;
     if let Some(revised) = (R::OUTGOING)(text.as_bytes()).and_then(|bytes| String::from_utf8(bytes).ok()) {
@@ -273,7 +277,7 @@ pub(crate) fn write<R: Role>(message: &TxJsonRpcMessage<R>, limit: usize) -> Res
     }
 }
 
-/// The fields of a message that show its kind.
+/// The fields of a message that show whether it is a request, a response or a notification.
 #[derive(Deserialize)]
 struct Shape {
     id: Option<Id>,
@@ -291,7 +295,7 @@ enum Id {
 }
 
 fn misread<R: Role>(bytes: &[u8], error: &serde_json::Error) -> Verdict<R> {
-    // The text of the error can quote the message, so it is not logged.
+    // The text of the error is not logged, because this text can quote the message.
     tracing::debug!(kind = ?error.classify(), column = error.column(), "a message cannot be parsed");
     let Ok(shape) = serde_json::from_slice::<Shape>(bytes) else {
         let refusal = if serde_json::from_slice::<IgnoredAny>(bytes).is_ok() {
@@ -309,7 +313,7 @@ fn misread<R: Role>(bytes: &[u8], error: &serde_json::Error) -> Verdict<R> {
 }
 
 impl Shape {
-    /// Returns the decision about a message that is not delivered because of `error`.
+    /// Returns how the transport must handle a message that the inbox does not deliver because of `error`.
     fn verdict<R: Role>(self, error: ErrorData) -> Verdict<R> {
         let unusable = matches!(self.id, Some(Id::Unusable(_)));
         let id = match self.id {
@@ -318,7 +322,8 @@ impl Shape {
             Some(Id::Unusable(_)) | None => None,
         };
         match (id, self.method.is_some()) {
-            // This side waits for the response, so it must receive an error.
+            // This side waits for a response to its request, so this side must receive an error in place of the invalid
+            // response.
             (Some(id), false) if self.result.is_some() || self.error.is_some() => {
                 let error = ErrorData::internal_error("the peer's answer cannot be read", None);
                 Verdict::Deliver(JsonRpcMessage::error(error, Some(id)))
@@ -330,7 +335,9 @@ impl Shape {
     }
 }
 
-/// Only servers respond to invalid messages. Otherwise two peers could exchange errors forever.
+/// Returns how the transport must handle an invalid message to which a server responds with an error. Only servers
+/// answer invalid messages. If clients also answered invalid messages, a client and a server could exchange errors
+/// forever.
 fn answer<R: Role>(refusal: Refusal) -> Verdict<R> {
     if R::IS_CLIENT { Verdict::Ignore } else { Verdict::Answer(refusal) }
 }

@@ -1,4 +1,4 @@
-//! Random delays, so that many clients or replicas do not act at the same moment.
+//! Random delays, which prevent many clients or replicas from acting at the same moment.
 
 use std::time::Duration;
 

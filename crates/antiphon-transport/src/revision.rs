@@ -1,11 +1,11 @@
 //! The protocol revisions (versions) of MCP, which are named by their dates.
 //!
 //! All crates of the workspace take the dates from this module. To support a new protocol revision, add its date to
-//! [`VERSIONS`], and return it from [`Revision::version`] and `Revision::protocol_version`. The SDK must also support
-//! the new revision. Do not change [`ROUNDS`]: this constant is the first revision with rounds, and other modules
-//! compare revisions with it. If a server asks questions in a new way, also add a variant to [`Revision`]. The
-//! compiler then reports each `match` that lacks the variant. The compiler does not report comparisons, so also search
-//! for comparisons such as `== Revision::Rounds`.
+//! [`VERSIONS`], and return the date from [`Revision::version`] and `Revision::protocol_version`. The SDK must also
+//! support the new revision. Do not change [`ROUNDS`]: this constant is the first revision with rounds, and other
+//! modules compare revisions with `ROUNDS`. If a server asks questions in a new way, also add a variant to
+//! [`Revision`]. The compiler then reports each `match` that lacks the new variant. The compiler does not report
+//! comparisons, so also search for comparisons such as `== Revision::Rounds`.
 
 #[cfg(feature = "__sdk")]
 use rmcp::model::ProtocolVersion;
@@ -16,8 +16,8 @@ pub const VERSIONS: [&str; 5] = ["2024-11-05", "2025-03-26", "2025-06-18", SESSI
 /// The last protocol revision with sessions, and the first protocol revision with tasks.
 pub const SESSION: &str = "2025-11-25";
 
-/// The first protocol revision without sessions. A server asks the client in rounds: the server returns a question,
-/// and the client calls again with the answer.
+/// The first protocol revision without sessions. From this revision on, a server asks the client in rounds: the server
+/// returns a question, and the client calls again with the answer.
 pub const ROUNDS: &str = "2026-07-28";
 
 /// The way in which a server asks a client questions, which depends on the protocol revision.
@@ -45,7 +45,7 @@ impl Revision {
         VERSIONS.contains(&version).then(|| Self::of(Some(version)))
     }
 
-    /// Returns the newest protocol revision with this way of asking questions.
+    /// Returns the newest protocol revision in which a server asks questions in the way `self`.
     pub fn version(self) -> &'static str {
         match self {
             Self::Session => SESSION,
@@ -53,7 +53,7 @@ impl Revision {
         }
     }
 
-    /// Returns [`version`](Self::version) as a value of the SDK.
+    /// Returns [`version`](Self::version) as a `ProtocolVersion` of the SDK.
     #[cfg(feature = "__sdk")]
     pub fn protocol_version(self) -> ProtocolVersion {
         match self {
@@ -62,8 +62,7 @@ impl Revision {
         }
     }
 
-    /// Returns all protocol revisions with this way of asking questions, newest first. The elements are values of the
-    /// SDK.
+    /// Returns all protocol revisions in which a server asks questions in the way `self`, newest first.
     #[cfg(feature = "__sdk")]
     pub fn protocol_versions(self) -> Vec<ProtocolVersion> {
         let known = ProtocolVersion::KNOWN_VERSIONS.iter().rev();
@@ -97,7 +96,8 @@ mod tests {
         }
     }
 
-    /// A server lists the versions of the SDK as the versions that it supports.
+    /// Checks that [`VERSIONS`] are the versions of the SDK, because a server lists the SDK's versions as its
+    /// supported versions.
     #[cfg(feature = "__sdk")]
     #[test]
     fn versions_are_those_of_the_sdk() {

@@ -16,18 +16,18 @@ pub trait SharedSession: Send + Sync + fmt::Debug {
     /// Returns the settings of the session on this replica.
     fn settings(&self) -> &Arc<Settings>;
 
-    /// Changes a setting of the session on all replicas.
+    /// Changes a setting of the shared session on all replicas.
     fn set<'a>(&'a self, setting: &'a Setting) -> Set<'a>;
 
-    /// Returns the name of the session, which is the same on all replicas. The name does not grant access to the
-    /// session.
+    /// Returns the name of the session, which is the same on all replicas. The name of a session does not grant access
+    /// to the session.
     fn name(&self) -> &str;
 
-    /// Reads the groups of tools that are enabled in the session. The result includes every change that another
-    /// replica has acknowledged.
+    /// Reads the groups of tools that are enabled in the session. The returned groups include every change that
+    /// another replica has acknowledged.
     fn groups(&self) -> Groups<'_>;
 
-    /// Returns whether this replica must notify the client of changes.
+    /// Returns whether this replica must notify the client of changes, for example changes of resources.
     fn tells_of_changes(&self) -> bool;
 }
 
@@ -40,29 +40,30 @@ pub type Groups<'a> = Pin<
     Box<dyn Future<Output = Result<BTreeSet<String>, Box<dyn std::error::Error + Send + Sync>>> + Send + 'a>,
 >;
 
-/// The session that a request belongs to. A transport adds the session to the extensions of the MCP message.
+/// The session that a request belongs to. A transport adds the session of a request to the extensions of the MCP
+/// message.
 #[derive(Clone, Debug)]
 pub struct OfSession(pub Arc<dyn SharedSession>);
 
-/// An ID that identifies a change across all replicas. A server adds the ID to the extensions of a notification. If
-/// several replicas report the same change, the transport sends only one notification.
+/// An ID that identifies a change across all replicas. A server adds the ID of the change to the extensions of a
+/// notification. If several replicas report the same change, the transport sends only one notification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangeId(pub Arc<str>);
 
 /// A change to the settings of a session.
 #[derive(Clone, Debug)]
 pub enum Setting {
-    /// The client sets the minimum level of the log messages that it receives.
+    /// The client set the minimum level of the log messages that the client receives.
     Level(LoggingLevel),
-    /// The client subscribes to changes of the resource with this URI.
+    /// The client subscribed to changes of the resource with this URI.
     Subscribed {
         /// The URI of the resource.
         uri: String,
-        /// Whether the client can see the resource. If the resource is hidden from the client, the client receives no
-        /// updates.
+        /// Whether the resource is visible to the client. If the resource is hidden from the client, the client
+        /// receives no updates.
         is_visible: bool,
     },
-    /// The client unsubscribes from changes of the resource with this URI.
+    /// The client unsubscribed from changes of the resource with this URI.
     Unsubscribed(String),
     /// The server sent a URL elicitation with this ID in the session.
     Elicitation(String),
@@ -73,16 +74,17 @@ pub enum Setting {
 }
 
 /// The IDs of the URL elicitations that were sent in a session, oldest first. The server notifies the session when the
-/// user has completed one of these elicitations.
+/// user has completed a URL elicitation in this list.
 pub type Elicitations = VecDeque<String>;
 
-/// The maximum number of stored elicitation IDs per session. If there are more, the oldest ID is removed.
+/// The maximum number of stored elicitation IDs per session. If a session exceeds this number, the oldest elicitation
+/// ID is removed.
 const MAX_ELICITATIONS: usize = 64;
 
 /// The minimum level of log messages for a client that has not set a level.
 pub const DEFAULT_LEVEL: LoggingLevel = LoggingLevel::Info;
 
-/// Adds a URL elicitation to the list of a session.
+/// Adds the ID of a URL elicitation to the list of a session.
 pub fn add_elicitation(elicitations: &mut Elicitations, id: &str) {
     elicitations.retain(|known| known != id);
     if elicitations.len() >= MAX_ELICITATIONS {
@@ -91,13 +93,13 @@ pub fn add_elicitation(elicitations: &mut Elicitations, id: &str) {
     elicitations.push_back(id.to_owned());
 }
 
-/// The URIs of the resources that a client has subscribed to, and whether the client could see the resource at that
-/// time. A subscription to a hidden resource is stored, like a subscription to an unknown URI, but the client receives
-/// no updates for this resource.
+/// The URIs of the resources that a client has subscribed to. The value for a URI is true if the resource was visible
+/// to the client when the client subscribed. The server also stores a subscription to a hidden resource or to an
+/// unknown URI. The client receives no updates for a hidden resource.
 pub type Subscriptions = BTreeMap<String, bool>;
 
-/// The settings that an MCP 2025-11-25 client has chosen for its session. Also contains the URL elicitations that the
-/// session has received, and the groups of tools that tools have enabled in the session.
+/// The settings that an MCP 2025-11-25 client has chosen for its session. The settings also contain the URL
+/// elicitations that the session has received, and the groups of tools that tools have enabled in the session.
 #[derive(Debug)]
 pub struct Settings {
     level: Mutex<LoggingLevel>,
@@ -118,7 +120,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Changes a setting of the session, on this replica only.
+    /// Changes a setting of the session only on this replica.
     pub fn set(&self, setting: Setting) {
         match setting {
             Setting::Level(level) => *lock(&self.level) = level,
@@ -134,8 +136,8 @@ impl Settings {
         }
     }
 
-    /// Replaces the settings with the settings that another replica has stored. The groups of tools do not change,
-    /// because a shared session reads the groups with [`SharedSession::groups`].
+    /// Replaces the settings of the session with the settings that another replica has stored. `replace` does not
+    /// change the groups of tools, because a shared session reads the groups with [`SharedSession::groups`].
     pub fn replace(
         &self,
         level: Option<LoggingLevel>,
@@ -157,7 +159,8 @@ impl Settings {
         lock(&self.subscriptions)
     }
 
-    /// Returns the groups of tools that are enabled, if only this process serves the session.
+    /// Returns the groups of tools that are enabled in the session. Use `groups` only if no other process serves the
+    /// session.
     pub fn groups(&self) -> MutexGuard<'_, BTreeSet<String>> {
         lock(&self.groups)
     }

@@ -1,12 +1,12 @@
 //! Prepares external text for models and forms: limits the length, and removes line breaks and invisible characters.
 //!
-//! Internal: for the crates of this workspace.
+//! Only the crates of this workspace use this module.
 
 /// The mark at the end of shortened text.
 const CUT: char = '…';
 
-/// Returns at most `limit` characters of the text, on one line and without control and invisible characters. Also
-/// returns whether the text was shortened.
+/// Returns at most `limit` characters of `text`, on one line and without control and invisible characters. The second
+/// value states whether the text was shortened.
 pub fn clean(text: &str, limit: usize) -> (String, bool) {
     let mut clean = String::with_capacity(text.len().min(limit.saturating_mul(4)));
     let mut space = false;
@@ -24,8 +24,9 @@ pub fn clean(text: &str, limit: usize) -> (String, bool) {
     (clean, false)
 }
 
-/// Maps line breaks to spaces, and removes invisible characters, which can hide text from users. Invisible characters
-/// are control characters, marks that change the writing direction, joiners, and tag characters.
+/// Returns a space for a line break, `None` for an invisible character, and any other character unchanged. Invisible
+/// characters can hide text from users. Invisible characters are control characters, marks that change the writing
+/// direction, joiners, and tag characters.
 fn visible(character: char) -> Option<char> {
     match character {
         '\n' | '\r' | '\t' | '\u{2028}' | '\u{2029}' | '\u{85}' => Some(' '),

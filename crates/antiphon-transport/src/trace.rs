@@ -1,7 +1,8 @@
 //! W3C trace context in `_meta`, as MCP defines it.
 //!
-//! MCP defines the format, so this module does not use the OpenTelemetry propagator of the program. This module does
-//! not send baggage, because baggage belongs to the application and can contain any data.
+//! MCP defines the format of the trace context, so this module does not use the OpenTelemetry propagator of the
+//! program. The module `trace` does not send baggage, because baggage belongs to the application and can contain any
+//! data.
 
 use std::str::FromStr as _;
 
@@ -10,11 +11,11 @@ use serde_json::{Map, Value};
 
 /// The `_meta` key for the IDs of the trace and of the span.
 pub const TRACEPARENT: &str = "traceparent";
-/// The `_meta` key for additional data of tracing systems.
+/// The `_meta` key for additional trace data of tracing systems.
 pub const TRACESTATE: &str = "tracestate";
 
-/// The maximum length of a forwarded `tracestate`, in bytes. The specification requires at least this length. A longer
-/// `tracestate` is removed, and the trace continues without it.
+/// The maximum length of a forwarded `tracestate`, in bytes. The W3C specification requires a limit of at least 512
+/// bytes. A longer `tracestate` is removed, and the trace continues without a `tracestate`.
 const LONGEST_STATE: usize = 512;
 
 /// Reads the span context from a message's `_meta`. Returns `None` if the span context is missing or malformed.
@@ -59,8 +60,8 @@ pub fn parse(parent: &str, state: Option<&str>) -> Option<SpanContext> {
     context.is_valid().then_some(context)
 }
 
-/// Formats a span context as one line of text: `traceparent`, a space, and `tracestate`. Use this function to store
-/// the context.
+/// Formats a span context as one line of text: `traceparent`, a space, and `tracestate`. Use `to_line` to store a span
+/// context.
 pub fn to_line(context: &SpanContext) -> Option<String> {
     let parent = context.is_valid().then(|| traceparent(context))?;
     Some(match tracestate(context) {
@@ -69,7 +70,7 @@ pub fn to_line(context: &SpanContext) -> Option<String> {
     })
 }
 
-/// Parses a line that [`to_line`] has written.
+/// Parses a span context from a line that [`to_line`] has written.
 pub fn from_line(line: &str) -> Option<SpanContext> {
     match line.split_once(' ') {
         Some((parent, state)) => parse(parent, Some(state)),

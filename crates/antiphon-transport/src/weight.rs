@@ -1,9 +1,9 @@
 //! Estimates how much memory the parsing of a JSON message needs, before the message is parsed.
 //!
 //! A JSON value of two bytes (`0,`) can take several hundred bytes of memory after parsing. The SDK also buffers the
-//! parsed values of a message several times. So a limit on the length of a message is not enough. [`Weight`] counts
-//! the JSON values while the bytes of a message arrive. [`MemoryBudget`] limits the memory of all messages of a
-//! process together.
+//! parsed values of a message several times. Because of these factors, a limit on the length of a message does not
+//! limit the memory of the message. [`Weight`] counts the JSON values while the bytes of a message arrive.
+//! [`MemoryBudget`] limits the memory of all messages of a process together.
 //!
 //! ```
 //! use antiphon_transport::weight::{MemoryBudget, Weight};
@@ -31,30 +31,31 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The default maximum memory for parsing one message, in bytes.
 pub const MAX_PARSED_BYTES: usize = 8 * MIB;
-/// A factor for the memory limit. Parsing a message can always use `FACTOR` times the message's length, even if that
-/// exceeds the maximum.
+/// A factor for the memory limit. Parsing a message can always use `FACTOR` times the message's length, even if this
+/// product exceeds the maximum memory.
 pub const FACTOR: usize = 8;
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
-/// The default size of a budget, in bytes.
+/// The default size of a [`MemoryBudget`], in bytes.
 const DEFAULT_BUDGET: usize = 64 * MIB;
-/// The maximum size of a share that can use the reserve, in bytes.
+/// The maximum size of a share that can use the reserved quarter of a budget, in bytes.
 const SMALL: usize = 64 * KIB;
 
-/// The number of copies of each byte: as received, in a buffer, in a buffer of the SDK, and in a string.
+/// The number of copies of each byte of a message during parsing. The copies are in the received chunk, in a buffer, in
+/// a buffer of the SDK, and in a string.
 const PER_BYTE: usize = 4;
-/// The memory of a value in each buffer of the SDK and in the arguments of a tool, in bytes.
+/// The memory that a JSON value uses in all buffers of the SDK and in the arguments of a tool, in bytes.
 const PER_VALUE: usize = 480;
-/// The memory of an object member in addition to its value: the name, and its entry in a map.
+/// The memory of an object member in addition to the member's value, in bytes: the name, and the entry in a map.
 const PER_MEMBER: usize = 1024;
-/// The memory after parsing: for each byte of a string, and for each value or member.
+/// The memory after parsing for each byte of a string, in bytes.
 const KEPT_PER_BYTE: usize = 2;
 const KEPT_PER_VALUE: usize = 128;
 
 /// The numbers of bytes, values and object members in the received part of a JSON text.
 ///
-/// The count does not check that the text is valid JSON. Invalid JSON does not need more memory than this estimate,
+/// `Weight` does not check that the text is valid JSON. Invalid JSON does not need more memory than the estimate,
 /// because a parser stops at the first error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Weight {
@@ -73,7 +74,7 @@ impl Weight {
         weight
     }
 
-    /// Counts the next part of a JSON text. You can split the text at any byte.
+    /// Counts the next part of a JSON text. You can split the JSON text at any byte.
     pub fn add(&mut self, mut part: &[u8]) {
         self.bytes = self.bytes.saturating_add(part.len());
         loop {
@@ -105,26 +106,27 @@ impl Weight {
         }
     }
 
-    /// Returns the length of the text so far, in bytes.
+    /// Returns the length of the received part of the text, in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Returns the maximum memory for parsing the text, in bytes. The number is an estimate.
+    /// Returns the estimated maximum memory for parsing the text, in bytes.
     pub fn parsed(&self) -> usize {
         self.bytes * PER_BYTE + self.values * PER_VALUE + self.members * PER_MEMBER
     }
 
-    /// Returns the memory that the message uses after parsing, in bytes. The number is an estimate.
+    /// Returns the estimated memory that the message uses after parsing, in bytes.
     pub fn kept(&self) -> usize {
         self.bytes * KEPT_PER_BYTE + (self.values + self.members) * KEPT_PER_VALUE
     }
 
-    /// Checks that parsing the text takes at most `limit` bytes, or 8 times the length of the text if that is more.
+    /// Checks how much memory parsing the text takes. The maximum is `limit` bytes or 8 times the length of the text,
+    /// whichever is more.
     ///
     /// # Errors
     ///
-    /// Returns [`TooHeavy`] if parsing takes more memory.
+    /// Returns [`TooHeavy`] if parsing the text takes more memory than this maximum.
     pub fn check(&self, limit: usize) -> Result<(), TooHeavy> {
         let limit = limit.max(self.bytes.saturating_mul(FACTOR));
         let needed = self.parsed();
@@ -146,7 +148,7 @@ pub struct TooHeavy {
     pub limit: usize,
 }
 
-/// The fields of a message that show its kind.
+/// The fields of a message that show whether it is a request, a response or a notification.
 #[derive(Deserialize)]
 struct Shape<'a> {
     #[serde(borrow)]
@@ -159,14 +161,14 @@ struct Shape<'a> {
 pub enum Kind {
     /// A request, or a message whose kind cannot be determined. The peer expects a response.
     Request,
-    /// A response of the peer. A request of this side waits for the response.
+    /// A response of the peer, for which a request of this side waits.
     Response,
     /// A notification, which needs no response.
     Notification,
 }
 
-/// Returns the kind of a message, and a JSON-RPC error with the message's ID, `code` and `reason`. This function does
-/// not parse the whole message.
+/// Returns the kind of a message, and a JSON-RPC error with the message's ID, `code` and `reason`. `reject` does not
+/// parse the whole message.
 pub fn reject(message: &[u8], code: i32, reason: &str) -> (Kind, Vec<u8>) {
     let message = message.strip_prefix("\u{feff}".as_bytes()).unwrap_or(message);
     // serde would parse an array as the fields of a struct, in their order.
@@ -182,14 +184,14 @@ pub fn reject(message: &[u8], code: i32, reason: &str) -> (Kind, Vec<u8>) {
     (kind, format!(r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#, id.unwrap_or("null")).into_bytes())
 }
 
-/// Returns whether an ID is a number or a short string.
+/// Returns whether the JSON text of a message ID is a number or a short string.
 fn is_id(id: &str) -> bool {
     const LONGEST: usize = 4 * KIB;
     (id.starts_with('"') && id.len() <= LONGEST) || id.parse::<i64>().is_ok()
 }
 
 /// The memory that all messages of one or more endpoints can use together, while they are received, parsed and
-/// processed. A clone is a handle to the same budget.
+/// processed. A clone of a `MemoryBudget` is a handle to the same budget.
 ///
 /// By default, all endpoints of a process share one budget of 64 MiB. A quarter of a budget is reserved for messages
 /// that need up to 64 KiB, so that large messages do not block small messages.
@@ -200,7 +202,7 @@ pub struct MemoryBudget {
 }
 
 impl MemoryBudget {
-    /// Creates a separate budget of `bytes` bytes. The budget is counted in KiB.
+    /// Creates a separate budget of `bytes` bytes, rounded down to whole KiB.
     pub fn new(bytes: usize) -> Self {
         let permits = (bytes / KIB).min(u32::MAX as usize).min(Semaphore::MAX_PERMITS);
         let reserve = permits / 4;
@@ -217,9 +219,10 @@ impl MemoryBudget {
         share.grow(bytes).then_some(share)
     }
 
-    /// Takes `bytes` bytes as soon as the budget has enough memory left. Returns `None` after the time `limit`.
+    /// Takes `bytes` bytes as soon as the budget has enough memory left. Returns `None` if the memory is not available
+    /// within the time `limit`.
     ///
-    /// This method polls the budget and does not queue, so that a large request does not block small requests.
+    /// `take_within` polls the budget and does not queue, so that a large request does not block small requests.
     #[cfg(feature = "__server")]
     pub(crate) async fn take_within(&self, bytes: usize, limit: std::time::Duration) -> Option<Share> {
         const PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
@@ -249,7 +252,7 @@ impl fmt::Debug for MemoryBudget {
     }
 }
 
-/// A share of a [`MemoryBudget`]. Dropping the share returns its memory to the budget.
+/// A share of a [`MemoryBudget`]. When a share is dropped, its memory returns to the budget.
 pub struct Share {
     budget: MemoryBudget,
     permit: Option<OwnedSemaphorePermit>,
@@ -257,8 +260,8 @@ pub struct Share {
 }
 
 impl Share {
-    /// Increases the share to at least `bytes` bytes. If the budget does not have enough memory left, returns `false`
-    /// and changes nothing.
+    /// Increases the share to at least `bytes` bytes. If the budget does not have enough memory left, `grow` returns
+    /// `false` and does not change the share.
     pub fn grow(&mut self, bytes: usize) -> bool {
         let (has, wants) = (self.permits(), permits(bytes));
         if wants <= has {
@@ -281,7 +284,7 @@ impl Share {
         self.merge(take(&self.budget.common, wants - has))
     }
 
-    /// Reduces the share to `bytes` bytes, and returns the rest to the budget.
+    /// Reduces the share to `bytes` bytes, and returns the rest of its memory to the budget.
     pub fn shrink(&mut self, bytes: usize) {
         let beyond = self.permits().saturating_sub(permits(bytes));
         if let Some(permit) = &mut self.permit {

@@ -11,26 +11,26 @@ use crate::url_elicitation::MAX_ELICITATION_ID;
 /// A handle that notifies clients of changed lists and resources.
 ///
 /// An MCP 2025-11-25 client receives the notification in its session. An MCP 2026-07-28 client receives the
-/// notification over its open subscription.
+/// notification over an open subscription.
 ///
-/// If the server has a [backend](crate::ServerBuilder::with_backend), the clients of all replicas are notified. If the
-/// same change is announced several times within 20 ms, the clients receive only one notification.
+/// If the server has a [backend](crate::ServerBuilder::with_backend), the clients of all replicas are notified. If you
+/// announce a change several times within 20 ms, the clients receive only one notification.
 ///
-/// The handle is cheap to clone. You can use it from any thread.
+/// The handle is cheap to clone, and you can use the handle from any thread.
 #[derive(Clone, Debug)]
 pub struct Changes {
     sender: broadcast::Sender<ChangeNotice>,
-    /// The other replicas, if the server has a backend.
+    /// The object that announces changes to the other replicas, if the server has a backend.
     others: Option<Arc<dyn Announce>>,
 }
 
-/// The connection of this replica to the other replicas.
+/// An object that exchanges change announcements with the other replicas.
 pub(crate) trait Announce: Send + Sync + fmt::Debug {
     /// Announces a change to all replicas, including this replica.
     fn announce(self: Arc<Self>, change: Change);
 
-    /// Starts to receive changes from the other replicas, and to delete expired records. If this has already started,
-    /// does nothing.
+    /// Starts the background work: receiving changes from the other replicas, and deleting expired records. A second
+    /// call does nothing.
     fn begin(self: Arc<Self>);
 }
 
@@ -43,24 +43,24 @@ pub(crate) enum Change {
     Prompts,
     Resources,
     Resource(String),
-    /// The user has finished on the web page of this elicitation. Only the sessions that received the elicitation are
-    /// notified.
+    /// The user has finished on the web page of the elicitation with this ID. Only the sessions that received the
+    /// elicitation are notified.
     ElicitationComplete(String),
-    /// An unknown change: events may have been lost, so any list or resource may have changed.
+    /// An unknown change: the replica may have missed announcements, so any list or resource may have changed.
     Any,
 }
 
-/// A change to send to clients.
+/// A change that the server must announce to clients.
 #[derive(Clone, Debug)]
 pub(crate) struct ChangeNotice {
     pub(crate) change: Change,
-    /// The ID of the announcement. A client can receive the same announcement from several replicas. With the ID, the
-    /// client receives only one notification.
+    /// The ID of the announcement. A client can receive the same announcement from several replicas. With this ID, the
+    /// server detects duplicates and sends only one notification to the client.
     pub(crate) id: Option<ChangeId>,
 }
 
-/// The number of changes that the channel buffers. If a client falls further behind, it misses the oldest changes and
-/// receives [`Change::Any`] instead.
+/// The number of changes that the channel buffers. If a client does not read fast enough and more changes wait, the
+/// client receives [`Change::Any`] instead of the oldest changes.
 const BACKLOG: usize = 256;
 
 impl Default for Changes {
@@ -100,11 +100,11 @@ impl Changes {
         self.send(Change::Resource(uri.into()));
     }
 
-    /// Notifies the sessions that received the elicitation `id`. The user has finished on the web page of this
+    /// Notifies the sessions that received the elicitation `id` that the user has finished on the web page of this
     /// elicitation.
     pub(crate) fn elicitation_complete(&self, id: impl Into<String>) {
         let id = id.into();
-        // Sessions do not store longer IDs.
+        // Sessions store only elicitation IDs of up to `MAX_ELICITATION_ID` bytes.
         if id.len() <= MAX_ELICITATION_ID {
             self.send(Change::ElicitationComplete(id));
         }
@@ -120,7 +120,7 @@ impl Changes {
     fn send(&self, change: Change) {
         match &self.others {
             Some(others) => Arc::clone(others).announce(change),
-            // An error means that no client listens, which is a normal case.
+            // The send fails if no client listens, which is a normal case.
             None => drop(self.sender.send(ChangeNotice { change, id: None })),
         }
     }

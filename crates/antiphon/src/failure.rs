@@ -1,4 +1,4 @@
-//! Errors in a journal. This module converts an [`Error`] into its recorded form and back.
+//! Converts an [`Error`] into the failure that a journal records, and converts a recorded failure into an [`Error`].
 
 use std::time::Duration;
 
@@ -20,10 +20,11 @@ const CANCELLED: i32 = i32::MIN + 2;
 /// The code that marks [`ErrorKind::Unanswered`] in a journal.
 const UNANSWERED: i32 = i32::MIN + 3;
 
-/// The error kinds that have no code. The journal stores them in [`Failure::kind`].
+/// The error kinds that a journal records by name, because they have no code. The journal stores these error kinds in
+/// [`Failure::kind`].
 ///
-/// An older version of Antiphon that does not support this field reads the failure as [`ErrorKind::Tool`] with the
-/// same text.
+/// If an older version of Antiphon does not support the field `Failure::kind`, that version reads the failure as
+/// [`ErrorKind::Tool`] with the recorded text.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum RecordedKind {
@@ -60,8 +61,8 @@ impl RecordedKind {
                 Self::Timeout { millis: u64::try_from(limit.as_millis()).unwrap_or(u64::MAX) }
             }
             ErrorKind::Protocol { code, data, .. } => Self::Protocol { code: *code, data: data.clone() },
-            // These kinds have a code, or they consist only of their text. `Drift` is never the error of a step,
-            // because drift ends the run.
+            // The journal records these kinds with a code or only with their text. `Drift` is never the error of a
+            // step, because drift ends the run.
             ErrorKind::Tool(_)
             | ErrorKind::Drift(_)
             | ErrorKind::Client { .. }
@@ -72,7 +73,7 @@ impl RecordedKind {
         })
     }
 
-    /// Returns the error kind. `message` is the text for the kinds that contain a text.
+    /// Returns the error kind for a recorded kind. If the error kind contains a text, this text is `message`.
     fn restore(self, message: &str) -> Option<ErrorKind> {
         let message = message.to_owned();
         Some(match self {
@@ -93,8 +94,8 @@ impl RecordedKind {
 }
 
 impl Error {
-    /// Returns the recorded form of this error. It contains the text with all causes, the kind, and whether the error
-    /// is terminal.
+    /// Returns the form of this error that the journal contains: the text with all causes, the kind, and whether the
+    /// error is terminal.
     pub(crate) fn to_failure(&self) -> Failure {
         let (message, code) = match self.kind() {
             ErrorKind::Client { code, message } => (message.clone(), Some(*code)),
@@ -108,8 +109,8 @@ impl Error {
         Failure { message, code, terminal: self.is_terminal(), kind }
     }
 
-    /// Returns the error for a recorded failure. If this version does not support the recorded kind, the error has the
-    /// kind [`ErrorKind::Tool`] and the same text.
+    /// Returns the error for a recorded failure. If this version of Antiphon does not support the recorded kind, the
+    /// error has the kind [`ErrorKind::Tool`] and the recorded text.
     pub(crate) fn from_failure(failure: Failure) -> Self {
         let Failure { message, code, terminal, kind } = failure;
         let recorded = kind.and_then(|kind| serde_json::from_value::<RecordedKind>(kind).ok());

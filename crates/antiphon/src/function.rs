@@ -18,7 +18,7 @@ use crate::{
 
 /// An async function that you can use for a tool, prompt or resource.
 ///
-/// These functions already implement the trait `Function`:
+/// The following functions already implement the trait `Function`:
 ///
 /// - `async fn(&Ctx, Arguments) -> Result<Out, E>`,
 /// - an `async fn` with one to three [`State`] parameters between the context and the arguments,
@@ -26,7 +26,8 @@ use crate::{
 ///
 /// `E` is any error that `?` converts into an [`Error`](crate::Error), for example `anyhow::Error` or your error type.
 ///
-/// The type parameter `M` distinguishes these forms of functions. The compiler always infers `M`.
+/// The type parameter `M` distinguishes three kinds of functions: async functions, functions with states, and bound
+/// functions. The compiler always infers `M`.
 #[diagnostic::on_unimplemented(
     message = "this function cannot be a tool, a prompt or a resource",
     label = "expected `async fn(&Ctx, Arguments) -> Result<Output>`",
@@ -71,8 +72,8 @@ pub trait Function<'a, A, M>: Send + Sync {
 /// assert!(Server::builder("greenhouse", "1.0.0").tool(tool()).build().is_err());
 /// ```
 ///
-/// [`Ctx::state`] borrows the same value without cloning it. If the value is missing, `Ctx::state` fails during the
-/// call, not when the server is built.
+/// [`Ctx::state`] borrows the value of a [`State`] without cloning it. If the value is missing, `Ctx::state` fails
+/// during the call, not when the server is built.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct State<T>(pub T);
 
@@ -89,7 +90,7 @@ impl StateType {
     }
 }
 
-/// Implements [`Function`] for functions that take these states.
+/// Implements [`Function`] for functions that take the listed state parameters.
 macro_rules! functions {
     ($($state:ident),*) => {
         impl<'a, A, F, Fut, R, E, $($state),*> Function<'a, A, ($(State<$state>,)*)> for F
@@ -127,9 +128,9 @@ functions!(S1, S2, S3);
 
 /// Binds a value to a function. Use `bind` to make a tool from a method, or from a closure that needs a value.
 ///
-/// The function receives the value as its first parameter, and then the context and the arguments. The server clones
-/// the value for each call. A closure that captures a value cannot be a tool directly, because the closure's future
-/// would borrow from the closure.
+/// The function receives the value as the first parameter. The next parameters are the context and the arguments. The
+/// server clones the value for each call. A closure that captures a value cannot be a tool directly, because the
+/// closure's future would borrow from the closure.
 ///
 /// ```
 /// use antiphon::{bind, prelude::*};
@@ -205,7 +206,7 @@ impl<T> Erased<T> {
     }
 }
 
-/// Erases the types of `function`: its arguments, its result and its states. `convert` converts the result.
+/// Erases the types of the arguments, the result and the states of `function`. `convert` converts the result.
 pub(crate) fn erase<A, M, R, T, F>(function: F, convert: fn(R) -> Result<T>) -> Erased<T>
 where
     A: DeserializeOwned + Send + 'static,
@@ -227,7 +228,7 @@ where
     Erased { callable, states, mounts: Mounts::default() }
 }
 
-/// Functions that cannot be tools. Each example tests one of the compile errors.
+/// Functions that cannot be tools. Each example must fail to compile, and tests one compile error.
 ///
 /// Without a context:
 /// ```compile_fail,E0277

@@ -6,18 +6,18 @@ use serde_json::json;
 
 use crate::seal::{Binding, KeyRing, Opened, SealConfig, SealedCall};
 
-/// Changes a token of the form or the answer page according to `data`, and passes the changed token to all readers.
-/// Tokens are tickets, view keys, links, forms and cookies.
+/// Changes a token of the form or the answer page according to `data`, and passes the changed token to all readers. The
+/// form and the answer page use five kinds of tokens: tickets, view keys, links, forms and cookies.
 ///
 /// # Panics
 ///
-/// Panics if a reader accepts a changed token, or a token that was not created for this reader.
+/// Panics if a reader accepts a changed token, or a token of another kind.
 pub fn tokens(data: &[u8]) {
     crate::asking::page::fuzz::tokens(data);
 }
 
-/// Decrypts `data` as a sealed state from a client. Also parses `data` as the decrypted content of a valid sealed
-/// state.
+/// Decrypts `data` as a sealed state from a client. Also parses `data` as a journal, as if a valid sealed state
+/// contained `data`.
 ///
 /// # Panics
 ///
@@ -31,8 +31,8 @@ pub fn seal(data: &[u8]) {
         let _ = config.open(text, &binding, now);
         let _ = config.inspect(text, &SealedCall::new("fuzz", "tool"));
     }
-    // Bytes that are not encrypted with the encryption key fail authentication. So this code encrypts the bytes, to
-    // reach the code after the authentication.
+    // The server rejects bytes that are not encrypted with the encryption key. So this code encrypts the bytes, to also
+    // test the code that runs after the authentication.
     let _ = config.open(&config.sealed_as_is(data, &binding, now), &binding, now);
     let kept = config.kept_as_is(data, b"name", now);
     let _ = config.open_kept(&kept, b"name");

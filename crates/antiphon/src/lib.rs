@@ -31,24 +31,24 @@
 //!   memory. If you run several replicas without a backend, the load balancer must route requests by `Mcp-Session-Id`.
 //! - **MCP 2026-07-28, by replay**: a server cannot send requests. At a question, the server stops the function. The
 //!   server returns the question to the client, together with the encrypted journal. The journal contains the results
-//!   of earlier questions and steps. The client then calls the tool again with the answer and the journal. Any replica
-//!   can then run the function from the top and reuse the results in the journal. Without a backend, the server stores
-//!   nothing between two questions.
+//!   of earlier questions and steps. To continue the run, the client calls the tool again with the answer and the
+//!   journal. With the journal, any replica can run the function from the top and reuse the results in the journal.
+//!   Without a backend, the server stores nothing between two questions.
 //!
 //! # The parts
 //!
 //! - [`Ctx`]: the methods with which a tool asks questions, runs steps and sends notifications. The documentation of
 //!   `Ctx` explains the rules of replay.
 //! - [`Tool`], [`Prompt`], [`Resource`], [`ResourceTemplate`]: the items that a server offers to clients. You create
-//!   these items from functions.
+//!   tools, prompts and resources from functions.
 //! - [`Server`]: serves tools, prompts and resources over stdio, HTTP or any stream.
 //! - [`State`], [`bind`]: shared values for tools, for example a connection pool.
 //! - [`limits`], [`seal`], [`task`], [`http`](mod@http), [`telemetry`]: the settings of a deployment.
 //! - [`elicitation`], [`sampling`], [`exchange`]: the types of questions and answers.
 //! - [`middleware`]: layers that log, reject or change MCP requests.
 //! - [`auth`] *(feature `auth`)*: authentication and authorization of callers.
-//! - [`testing`] *(feature `testing`)*: a client with scripted answers, and a harness that resumes a tool on a new
-//!   replica after every question.
+//! - [`testing`] *(feature `testing`)*: a test client with scripted answers, and a test harness that resumes a tool on
+//!   a new replica after every question.
 //! - [`store`], [`llm`], [`transport`], `results`, `snapshot`: other crates of Antiphon, re-exported. You do not need
 //!   to add these crates to your `Cargo.toml`.
 //!
@@ -57,7 +57,7 @@
 //! | feature | default | what it adds |
 //! |---|---|---|
 //! | `stdio` | yes | serving over standard input and output: [`Server::serve_stdio`](crate::Server::serve_stdio) |
-//! | `validate` | yes | the server checks arguments and answers against the full JSON Schema, not only the Rust type |
+//! | `validate` | yes | the server also checks arguments and answers against their full JSON Schema |
 //! | `anyhow` | yes | `?` converts [`Error`] into `anyhow::Error` |
 //! | `eyre` | | `?` converts [`Error`] into `eyre::Report` |
 //! | `http` | | serving over streamable HTTP, with an axum router or a complete HTTP server |
@@ -65,20 +65,19 @@
 //! | `websocket`, `sse` | | MCP over WebSocket, and over the HTTP+SSE transport of MCP 2024-11-05: [`transport`] |
 //! | `postgres`, `redis`, `nats` | | backends for several replicas: [`store`]. `tls` adds TLS to PostgreSQL and Redis |
 //! | `providers` | | clients for the models of OpenAI, Anthropic, Gemini and Ollama: [`llm`] |
-//! | `results` | | [`Ctx::dual_response`]: tools return result sets with more rows than a model can read |
+//! | `results` | | [`Ctx::dual_response`]: tools can return result sets that have more rows than a model can read |
 //! | `rest` | | HTTP routes with which applications read the rows of result sets |
-//! | `snapshot` | | snapshots: result sets whose rows are saved |
-//! | `aws`, `azure`, `gcp` | | snapshots in the object stores of these three clouds |
+//! | `snapshot` | | snapshots: result sets whose rows the server saves as Parquet |
+//! | `aws`, `azure`, `gcp` | | snapshots in the object stores of AWS, Azure and Google Cloud |
 //! | `sql`, `xlsx` | | SQL queries over snapshots, and the export of snapshots as Excel workbooks |
-//! | `postgres`, `mysql`, `sqlite` | | with `results` or `snapshot`: result sets with rows from these databases |
+//! | `postgres`, `mysql`, `sqlite` | | result sets from PostgreSQL, MySQL or SQLite, with `results` or `snapshot` |
 //! | `telemetry`, `prometheus` | | `tracing` spans and OpenTelemetry metrics, and the HTTP route `/metrics` |
 //! | `testing` | | [`testing`]: a test client and a test harness for your tools |
 //!
 //! # Design choices
 //!
-//! Antiphon has no macros. You write a tool as a function, and register the function with one line of code. So
-//! compiler errors point at your code, and editors can navigate your code. A tool that only asks questions needs no
-//! database.
+//! Antiphon has no macros, so compiler errors point at your code, and editors can navigate your code. You write a tool
+//! as a function, and register the function with one line of code. A tool that only asks questions needs no database.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![expect(
     deprecated,
@@ -116,6 +115,9 @@ pub mod sampling;
 mod schema;
 pub mod seal;
 mod server;
+#[cfg(feature = "__simulation")]
+#[doc(hidden)]
+pub mod simulation;
 pub mod task;
 pub mod telemetry;
 #[cfg(any(feature = "testing", feature = "__profiles"))]
@@ -147,7 +149,8 @@ pub use crate::{
     tool::{Json, Tool, ToolOutput, ToolResult},
 };
 
-/// The types, traits and functions that almost every tool needs. Import them with `use antiphon::prelude::*`.
+/// The types, traits and functions that almost every tool needs. Import all items of this module with `use
+/// antiphon::prelude::*`.
 pub mod prelude {
     pub use schemars::JsonSchema;
     pub use serde::{Deserialize, Serialize};

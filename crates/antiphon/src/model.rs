@@ -1,8 +1,8 @@
-//! The MCP types for the content of results. The SDK (`rmcp`) defines these types.
+//! The MCP types for the content blocks of results. The SDK (`rmcp`) defines these types.
 //!
-//! Antiphon's public API contains no other types of `rmcp`, with two exceptions.
+//! In addition to this module, only two parts of Antiphon's public API contain `rmcp` types.
 //! [`ServerBuilder::handler`](crate::ServerBuilder::handler) accepts an existing `rmcp::ServerHandler`. The module
-//! [`middleware`](crate::middleware) contains the parameters and results of requests.
+//! [`middleware`](crate::middleware) exports the parameters and results of requests.
 
 pub use rmcp::{
     ServerHandler,

@@ -18,9 +18,9 @@ use crate::{
 pub struct ToolOutput {
     /// The content blocks for the model.
     pub content: Vec<ContentBlock>,
-    /// The structured content for the client. It can be any JSON value.
+    /// The structured content for the client. The structured content can be any JSON value.
     pub structured: Option<Value>,
-    /// Whether the tool failed. If it failed, the content describes the failure.
+    /// Whether the tool failed. If the tool failed, the content describes the failure.
     pub is_error: bool,
     /// The result's `_meta`.
     pub meta: Map<String, Value>,
@@ -62,7 +62,7 @@ impl ToolOutput {
     }
 
     /// Sets the structured content. If the result has no content blocks, this method also adds a text block with the
-    /// same JSON, for clients that do not read structured content.
+    /// same JSON, for clients that read only text.
     #[must_use]
     pub fn with_structured(mut self, structured: Value) -> Self {
         if self.content.is_empty() {
@@ -82,8 +82,8 @@ impl ToolOutput {
 
 /// The return value of a tool, prompt or resource function.
 pub(crate) trait Returned {
-    /// Returns the approximate size of the value in a message, in bytes. Because of field names and escaped
-    /// characters, the exact size is a little larger.
+    /// Returns the approximate number of bytes that the value needs in a message. The exact number is a little larger,
+    /// because of field names and escaped characters.
     fn bytes(&self) -> usize;
 
     /// Returns whether the value describes a failure.
@@ -122,7 +122,7 @@ pub struct Json<T>(pub T);
     note = "return text, content blocks, a `ToolOutput`, or `Json(data)` for data with a schema"
 )]
 pub trait IntoToolOutput {
-    /// Returns the schema of the structured content, or `None` if the type has no such schema.
+    /// Returns the schema of the structured content, or `None` if the type has no schema.
     fn output_schema() -> Option<Map<String, Value>> {
         None
     }
@@ -189,11 +189,11 @@ pub struct ToolResult {
     /// The structured content for the client.
     #[serde(rename = "structuredContent", default, skip_serializing_if = "Option::is_none")]
     pub structured: Option<Value>,
-    /// Whether the tool failed. If it failed, the content describes the failure. In JSON, an absent field means
-    /// `false`.
+    /// Whether the tool failed. If the tool failed, the content describes the failure. In JSON, an absent field
+    /// `isError` means `false`.
     #[serde(default)]
     pub is_error: bool,
-    /// Additional data. In the MCP message, this is the `_meta` of the result.
+    /// Additional data about the result. In the MCP message, the additional data is the `_meta` of the result.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub metadata: Map<String, Value>,
 }
@@ -206,7 +206,7 @@ impl ToolResult {
     }
 
     /// Converts the result into a `tool_result` block for a conversation with a model. The block contains the
-    /// structured content. Its `_meta` contains the metadata.
+    /// structured content. The `_meta` of the block contains the metadata.
     pub fn into_block(self) -> Block {
         let mut rest = Map::new();
         if !self.metadata.is_empty() {
@@ -222,8 +222,8 @@ impl ToolResult {
     }
 }
 
-/// Converts a content block of the SDK into a content block of `antiphon-llm`. Both have the JSON format of MCP. A
-/// block of an unknown type becomes text, so that the model can read it.
+/// Converts a content block of the SDK into a content block of `antiphon-llm`. Both Rust types use the JSON format of
+/// MCP. A block of an unknown kind becomes text, so that the model can read the block.
 fn content(block: ContentBlock) -> Content {
     let written = serde_json::to_value(block).unwrap_or_default();
     Content::deserialize(&written).unwrap_or_else(|_| Content::text(written.to_string()))

@@ -1,5 +1,4 @@
-//! Prompts: message templates that a user selects by name. Like the function of a tool, the function of a prompt can
-//! ask questions.
+//! Prompts: message templates that a user selects by name. The function of a prompt can ask questions, as a tool can.
 
 use std::{any::TypeId, collections::BTreeMap, fmt, future::Future, sync::Arc};
 
@@ -47,10 +46,10 @@ pub struct Prompt {
     pub(crate) visible_if: VisibleIf,
 }
 
-/// A function that suggests completions for a partial input.
+/// A function that suggests completions for the text that a user is typing.
 pub(crate) type Completer = Arc<dyn Fn(Completion) -> BoxFuture<'static, Result<Vec<String>>> + Send + Sync>;
 
-/// The argument value that a user is typing. The server suggests completions for this value.
+/// The argument value that a user is typing. The server suggests completions for the value that the user is typing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Completion {
     /// The text that the user has typed so far.
@@ -73,9 +72,10 @@ impl Prompt {
         Self::with_get(name.into(), description.into(), &schema, none, erased)
     }
 
-    /// Creates a prompt from a JSON Schema of its arguments. You write this schema yourself. Each property in the
-    /// schema `arguments` is an argument of the prompt, and can have a `description`. The `required` list in the schema
-    /// contains the arguments that a client must send. The function receives the arguments as JSON.
+    /// Creates a prompt from a JSON Schema of its arguments. You write the schema yourself, instead of deriving the
+    /// schema from a type. Each property in the schema `arguments` is an argument of the prompt, and can have a
+    /// `description`. The `required` list in the schema contains the arguments that a client must send. The function
+    /// receives the arguments as JSON.
     pub fn raw<M, R, F>(
         name: impl Into<String>,
         description: impl Into<String>,
@@ -125,8 +125,8 @@ impl Prompt {
 
     /// Shows the prompt only to requests for which `condition` returns `true`. Default: every request sees the prompt.
     ///
-    /// For other requests the prompt does not exist. This is also true for `prompts/get` and `completion/complete`.
-    /// See [`Tool::visible_if`](crate::Tool::visible_if).
+    /// For all other requests, the server behaves as if the prompt did not exist, also in `prompts/get` and
+    /// `completion/complete`. See [`Tool::visible_if`](crate::Tool::visible_if).
     #[must_use]
     pub fn visible_if(
         mut self,

@@ -25,14 +25,15 @@ pub(crate) struct Registry {
     prompts: Named<Prompt>,
     resources: Named<Resource>,
     templates: Vec<Arc<ResourceTemplate>>,
-    /// The description of the server. It is computed from the other fields.
+    /// The description of the server that clients receive. The registry computes this description from the other
+    /// fields.
     info: OnceLock<ServerConfig>,
 }
 
 /// The [`Registry`] of a server. The registry can change while the server runs.
 pub(crate) struct Catalog {
     registry: RwLock<Arc<Registry>>,
-    /// Locked during an update. Requests do not wait for this lock.
+    /// A lock that allows only one update of the registry at a time. Requests do not wait for this lock.
     updating: Mutex<()>,
 }
 
@@ -41,12 +42,11 @@ impl Catalog {
         Arc::new(Self { registry: RwLock::new(Arc::new(registry)), updating: Mutex::default() })
     }
 
-    /// Returns the current registry.
     pub(crate) fn registry(&self) -> Arc<Registry> {
         Arc::clone(&self.registry.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Changes the registry. If `change` fails, the registry stays the same.
+    /// Changes the registry. If `change` fails, the registry does not change.
     pub(crate) fn update<T, E>(&self, change: impl FnOnce(&mut Registry) -> Result<T, E>) -> Result<T, E> {
         let _updating = lock(&self.updating);
         let mut next = self.registry().edition();
@@ -70,7 +70,7 @@ fn missing_state(what: &str, state: &str) -> String {
 
 /// An item that clients find by its name or URI.
 trait Item {
-    /// Returns the name or the URI.
+    /// Returns the name or the URI of the item.
     fn key(&self) -> &str;
     /// Returns the mounted servers that contain the item.
     fn mounts(&self) -> &Mounts;
@@ -131,7 +131,7 @@ impl<T: Item> Named<T> {
         self.index.get(name).map(|&at| &self.items[at])
     }
 
-    /// Removes the items for which `keep` returns `false`. Returns whether there were such items.
+    /// Removes the items for which `keep` returns `false`. Returns `true` if at least one item was removed.
     fn retain(&mut self, keep: impl Fn(&T) -> bool) -> bool {
         let before = self.items.len();
         self.items.retain(|item| keep(item));
@@ -148,8 +148,8 @@ impl<T: Item> Named<T> {
     }
 }
 
-/// Returns a text for the error about two items in conflict. The text contains the servers of the items. Returns `None`
-/// if both items belong to the outer server itself.
+/// Returns a text that names the servers of two conflicting items, for an error message. Returns `None` if the outer
+/// server itself contains both items.
 fn places(first: &Mounts, second: &Mounts) -> Option<String> {
     let place = |path: Option<String>| match path {
         Some(path) => format!("in the mounted server `{path}`"),
@@ -161,8 +161,8 @@ fn places(first: &Mounts, second: &Mounts) -> Option<String> {
     }
 }
 
-/// Returns an error if a resource and a template belong to different servers, and the resource matches the template.
-/// The resource would hide a part of the template. Within one server, this is allowed.
+/// Returns an error if the URI of a resource matches a template of a different server. For this URI, the resource would
+/// hide the template of the other server. Within one server, a resource can match a template.
 fn hidden(resource: &Resource, template: &ResourceTemplate) -> Result<(), String> {
     let (uri, pattern) = (&resource.definition.uri, &template.definition.uri_template);
     let (mounts, other) = (&resource.read.mounts, &template.read.mounts);
@@ -176,7 +176,8 @@ fn hidden(resource: &Resource, template: &ResourceTemplate) -> Result<(), String
     ))
 }
 
-/// Returns owned items. No other part of the program can hold a reference to the registry yet.
+/// Converts shared items into owned items. Call this function only if no other part of the program holds a reference to
+/// the items.
 fn owned<T>(items: Vec<Arc<T>>) -> impl Iterator<Item = T> {
     items.into_iter().map(|item| Arc::into_inner(item).expect("the registry of a builder is not shared"))
 }
@@ -193,12 +194,13 @@ impl<T> Clone for Named<T> {
     }
 }
 
-/// A selection of the lists for which clients receive notifications.
+/// A selection of the lists (tools, prompts, resources) whose changes the server announces to clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ItemLists {
     pub(crate) tools: bool,
     pub(crate) prompts: bool,
-    /// The lists of resources and of resource templates, which share one notification.
+    /// Whether the list of resources or the list of resource templates is selected. MCP has one notification for both
+    /// lists.
     pub(crate) resources: bool,
 }
 
@@ -211,7 +213,8 @@ impl BitOrAssign for ItemLists {
 }
 
 impl Registry {
-    /// Returns a copy of the registry for changes. The description of the server is computed again for the copy.
+    /// Returns a copy of the registry that the caller can change. The copy computes the description of the server
+    /// again.
     pub(crate) fn edition(&self) -> Self {
         Self { info: OnceLock::new(), ..self.clone() }
     }
@@ -239,7 +242,7 @@ impl Registry {
         self.templates.len() < before
     }
 
-    /// Removes the items of a mounted server. Returns the lists that contained such items.
+    /// Removes the items of a mounted server. Returns the lists from which items were removed.
     pub(crate) fn unmount(&mut self, prefix: &str) -> ItemLists {
         let stays = |mounts: &Mounts| mounts.prefix() != Some(prefix);
         let templates = self.templates.len();
@@ -291,7 +294,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Adds the items of a mounted server. Returns descriptions of the problems.
+    /// Adds the items of a mounted server. Returns descriptions of the problems that prevent the mount.
     pub(crate) fn mount(&mut self, other: Self, mount: &Arc<Mount>) -> Vec<String> {
         let prefix = &mount.prefix;
         let mut problems = Vec::new();
@@ -301,8 +304,8 @@ impl Registry {
         for mut tool in owned(other.tools.items) {
             tool.definition.name = format!("{prefix}_{}", tool.name()).into();
             tool.call.mounts = tool.call.mounts.within(mount);
-            // The names must be the same as the names that `Mounts::group` returns. The names of other groups contain
-            // no slash.
+            // These names must be equal to the names that `Mounts::group` returns. The names of other groups do not
+            // contain a slash.
             tool.groups = tool.groups.iter().map(|group| format!("{prefix}/{group}")).collect();
             problems.extend(self.add_tool(tool).err().into_iter().flatten());
         }
@@ -322,7 +325,7 @@ impl Registry {
         problems
     }
 
-    /// Returns, for each item, the mounted servers that contain it.
+    /// Returns one [`Mounts`] for each item of the registry: the mounted servers that contain this item.
     fn mounts(&self) -> impl Iterator<Item = &Mounts> {
         let tools = self.tools.items.iter().map(|it| it.mounts());
         let prompts = self.prompts.items.iter().map(|it| it.mounts());
@@ -331,7 +334,7 @@ impl Registry {
         tools.chain(prompts).chain(resources).chain(templates)
     }
 
-    /// Returns one line for each item that takes a missing state.
+    /// Returns one problem for each item whose function takes a state that the server does not have.
     pub(crate) fn missing_states(&self, is_given: impl Fn(&StateType) -> bool) -> Vec<String> {
         let missing = |what: String, states: &[StateType], mounts: &Mounts| {
             let is_missing = |state: &&StateType| !mounts.has_state(state.id) && !is_given(state);
@@ -370,14 +373,15 @@ impl Registry {
         self.resources.get(uri).or_else(also)
     }
 
-    /// Returns whether a resource or a template with this URI can be hidden from a request.
+    /// Returns `true` if some requests cannot see the resource or the template with this URI.
     pub(crate) fn is_conditional_resource(&self, uri: &str) -> bool {
         self.resource(uri).is_some_and(|resource| resource.for_apps || !resource.visible_if.is_always())
             || self.template(uri, |template| !template.visible_if.is_always()).is_some()
     }
 
-    /// Returns the first visible template that `uri` matches, and the arguments of its function. Raw templates come
-    /// last, because they can match URIs that belong to another server.
+    /// Returns the first visible template that `uri` matches, and the arguments of its function. Raw templates can
+    /// match URIs that belong to another server. So this method returns a raw template only if no other template
+    /// matches.
     pub(crate) fn template(
         &self,
         uri: &str,
@@ -398,7 +402,7 @@ impl Registry {
         self.tools.items.iter().any(|tool| !tool.groups.is_empty())
     }
 
-    /// Returns whether any tool is in this group.
+    /// Returns whether any tool is in the group `group`.
     pub(crate) fn has_group(&self, group: &str) -> bool {
         self.tools.items.iter().any(|tool| tool.groups.contains(group))
     }

@@ -1,5 +1,4 @@
-//! Resources: content that a client reads by URI. Like the function of a tool, the function of a resource can ask
-//! questions.
+//! Resources: content that a client reads by URI. The function of a resource can ask questions, as a tool can.
 
 use std::{collections::BTreeMap, fmt, future::Future, sync::Arc};
 
@@ -35,7 +34,7 @@ pub struct Resource {
     pub(crate) definition: Definition,
     pub(crate) read: Erased<Contents>,
     pub(crate) listed: bool,
-    /// The URI without a digest. It is set if the resource is also served at other URIs: see `in_family`.
+    /// The URI without a digest, if the server also serves the resource at URIs with other digests. See `in_family`.
     family: Option<&'static str>,
     /// Whether only clients that show MCP Apps can read the resource.
     pub(crate) for_apps: bool,
@@ -64,10 +63,10 @@ impl Resource {
     /// Shows the resource only to requests for which `condition` returns `true`. Default: every request sees the
     /// resource.
     ///
-    /// For other requests the resource does not exist. This is also true for `resources/read`. If such a request
-    /// subscribes to the resource, the server accepts the subscription but sends no updates. The server treats a
-    /// subscription to an unknown URI in the same way. For a session, the server evaluates the condition when the
-    /// client subscribes. See [`Tool::visible_if`](crate::Tool::visible_if).
+    /// For all other requests, the server behaves as if the resource did not exist, also in `resources/read`. If
+    /// another request subscribes to the resource, the server accepts the subscription but sends no updates, as for an
+    /// unknown URI. In a session, the server evaluates the condition when the client subscribes. See
+    /// [`Tool::visible_if`](crate::Tool::visible_if).
     #[must_use]
     pub fn visible_if(
         mut self,
@@ -112,15 +111,15 @@ impl Resource {
         self
     }
 
-    /// Sets the annotations of the resource, for example its audience. Default: none.
+    /// Sets the annotations of the resource, for example the audience of the resource. Default: none.
     #[must_use]
     pub fn with_annotations(mut self, annotations: Annotations) -> Self {
         self.definition.annotations = Some(annotations);
         self
     }
 
-    /// Adds an entry to the resource's `_meta`. Clients receive this entry when they list the resource. If the
-    /// function returns text or bytes, clients also receive the entry when they read the resource.
+    /// Adds an entry to the resource's `_meta`. Clients receive the entry when they list the resource. If the function
+    /// returns text or bytes, clients also receive the entry when they read the resource.
     #[must_use]
     pub fn with_meta(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
         self.definition.meta.get_or_insert_default().0.insert(key.into(), value.into());
@@ -131,13 +130,13 @@ impl Resource {
     /// `family/0123456789abcdef`.
     ///
     /// The URI of a web page contains the digest of the page. During an upgrade, replicas have different versions of
-    /// the web page. A client can then send the URI that it received from an old replica to a new replica.
+    /// the web page. So a client can receive a URI from an old replica and then send this URI to a new replica.
     pub(crate) fn in_family(mut self, family: &'static str) -> Self {
         self.family = Some(family);
         self
     }
 
-    /// Returns whether the resource is also served at `uri`.
+    /// Returns `true` if the server also serves the resource at `uri`.
     pub(crate) fn is_also_at(&self, uri: &str) -> bool {
         let rest = self.family.and_then(|family| uri.strip_prefix(family));
         rest.is_some_and(|rest| rest.is_empty() || rest.strip_prefix('/').is_some_and(is_digest))
@@ -158,8 +157,8 @@ impl Resource {
 
 /// A group of resources whose URIs match a template such as `notes://{user}/{id}`.
 ///
-/// Each `{name}` matches a part of the URI that contains no `/`. The server percent-decodes this part. The function
-/// receives the decoded part as the field `name` of its arguments.
+/// Each `{name}` in the template matches a part of the URI without a `/`. The server percent-decodes the part, and the
+/// function receives the decoded part as the field `name` of its arguments.
 pub struct ResourceTemplate {
     pub(crate) definition: TemplateDefinition,
     pub(crate) read: Erased<Contents>,
@@ -191,9 +190,9 @@ impl ResourceTemplate {
 
     /// Creates a template whose function receives the complete URI, as the client sent it.
     ///
-    /// Each `{expression}` matches any text, even text that contains `/`. So you can use templates in any form of
-    /// RFC 6570. The server uses such a template only if no resource has the requested URI and no other template
-    /// matches it. Use this method to forward the resources of another MCP server.
+    /// Each `{expression}` in a raw template matches any text, even text that contains `/`. So a raw template can use
+    /// all expressions of RFC 6570. The server uses a raw template only if no resource has the requested URI and no
+    /// other template matches this URI. Use this method to forward the resources of another MCP server.
     pub fn raw<M, R, F>(uri_template: impl Into<String>, name: impl Into<String>, function: F) -> Self
     where
         R: IntoContents + 'static,
@@ -213,7 +212,7 @@ impl ResourceTemplate {
     /// Shows the template only to requests for which `condition` returns `true`. Default: every request sees the
     /// template.
     ///
-    /// For other requests the template does not exist. This is also true for `resources/read` and
+    /// For all other requests, the server behaves as if the template did not exist, also in `resources/read` and
     /// `completion/complete`. See [`Resource::visible_if`].
     #[must_use]
     pub fn visible_if(
@@ -262,7 +261,8 @@ impl ResourceTemplate {
 #[derive(Debug)]
 pub(crate) struct Pattern {
     parts: Vec<Part>,
-    /// Whether each variable matches any text. The function then receives the complete URI instead of the variables.
+    /// Whether each variable matches any text. If `true`, the function receives the complete URI instead of the
+    /// variables.
     pub(crate) is_raw: bool,
 }
 
@@ -312,7 +312,7 @@ impl Pattern {
         true
     }
 
-    /// Returns whether both templates match the same URIs. The names of the variables do not matter.
+    /// Returns `true` if both templates match the same URIs, even if the variables have different names.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.parts.len() == other.parts.len()
             && self.parts.iter().zip(&other.parts).all(|parts| match parts {
@@ -374,7 +374,7 @@ pub enum Contents {
     Text(String),
     /// The contents are bytes.
     Blob(Vec<u8>),
-    /// Complete MCP contents. The server sends these contents unchanged.
+    /// Complete MCP contents, which the server sends unchanged.
     Raw(Vec<ResourceContents>),
 }
 

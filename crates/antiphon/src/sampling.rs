@@ -1,8 +1,9 @@
-//! Types for requests to models, for the replies, and for the choice of the model.
+//! Types for requests to models, for the replies of models, and for the preferences that select a model.
 //!
-//! [`Ctx::sample`](crate::Ctx::sample) and similar methods take and return these types. The types of messages and
-//! replies are from the crate [`llm`](crate::llm), both for the client's model and for a provider's model. MCP
-//! 2026-07-28 deprecates sampling with the *client's* model. This does not affect servers that use a provider's model.
+//! [`Ctx::sample`](crate::Ctx::sample) and similar methods take and return these types. The crate [`llm`](crate::llm)
+//! defines the types of messages and replies. These types are the same for the client's model and for a provider's
+//! model. MCP 2026-07-28 deprecates sampling with the *client's* model. The deprecation does not affect servers that
+//! use a provider's model.
 
 pub use antiphon_llm::{
     Block, Budget, Budgeted, Content, Conversation, Error as ModelError, IncludeContext, IntoBlocks,

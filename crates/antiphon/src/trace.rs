@@ -18,7 +18,7 @@ pub(crate) const META: &str = "antiphon/trace";
 pub(crate) struct Trace {
     replica: String,
     round: u32,
-    /// The keys of the journal entries at the start of the leg.
+    /// The keys of the entries that the journal contained at the start of the leg.
     brought: Vec<Key>,
     at: u64,
     began: Instant,
@@ -53,8 +53,8 @@ impl Trace {
         ended: Ended,
     ) -> Value {
         let entries = journal.iter().flat_map(|journal| &journal.entries).enumerate();
-        // A loop removes entries. So an entry counts as replayed only if its position is the same as at the start of
-        // the leg.
+        // A loop removes entries from the journal. So an entry counts as replayed only if its position has not changed
+        // since the start of the leg.
         let entries = entries.map(|(at, entry)| described(entry, self.brought.get(at) == Some(&entry.key)));
         json!({
             "run": journal.map(|journal| journal.run.as_str()).filter(|run| !run.is_empty()),
@@ -101,9 +101,9 @@ pub(crate) fn via(entry: &Entry) -> Option<&'static str> {
     matches!(op(&entry.describe()), "elicit" | "visit").then(|| Channel::of(answer).name())
 }
 
-/// Returns the operation: `step`, `fold`, `elicit`, `sample`, `visit` or `roots`. The rest of the description is
-/// omitted, because it can contain text of the question. Only the recipient of the question is allowed to read this
-/// text.
+/// Returns the first word of a description: `step`, `fold`, `elicit`, `sample`, `visit` or `roots`. The rest of the
+/// description can contain the text of a question, so the trace does not contain the rest. Only the recipient of a
+/// question is allowed to read the text of the question.
 fn op(described: &str) -> &str {
     let kind = described.strip_prefix("ask ").unwrap_or(described);
     kind.split(' ').next().unwrap_or_default()

@@ -1,5 +1,5 @@
-//! Constants and types for elicitation in MCP messages. They include Antiphon's `_meta` keys, and the error that
-//! requires URL elicitation.
+//! Constants and types for elicitation in MCP messages. This module includes Antiphon's `_meta` keys, and the error
+//! that requires URL elicitation.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -7,17 +7,17 @@ use serde_json::{Value, json};
 /// The `_meta` key under which a form contains its question key. A client can have a custom form for a question key.
 pub const KEY_META: &str = "antiphon/key";
 
-/// The `_meta` key under which a form contains additional data. The client's custom form can show this data together
-/// with the fields.
+/// The `_meta` key under which a form contains additional data. A client's custom form can show the additional data
+/// together with the fields.
 pub const CONTEXT_META: &str = "antiphon/elicit-context";
 
-/// The `_meta` key that marks a form. If a form has this mark, the model can relay the user's answer.
+/// The `_meta` key that marks a form. If a form has the key `antiphon/relay`, the model can relay the user's answer.
 pub(crate) const RELAY_META: &str = "antiphon/relay";
 
-/// The `_meta` key under which a stored answer contains its [`Channel`]. A client cannot set this value.
+/// The `_meta` key under which a stored answer contains its [`Channel`]. A client cannot set the channel of an answer.
 const CHANNEL_META: &str = "antiphon/channel";
 
-/// The path on which a user's answer reaches a run.
+/// The channel through which a user's answer reached a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -34,16 +34,16 @@ pub enum Channel {
 }
 
 impl Channel {
-    /// Returns the channel of an answer. If the answer has no mark, it came from the client.
+    /// Returns the channel of an answer. If the answer has no channel mark, the answer came from the client.
     pub(crate) fn of(answer: &Value) -> Self {
         let mark = answer.get("_meta").and_then(|meta| meta.get(CHANNEL_META));
-        // A later version of Antiphon may have written a mark that this version does not support. Such an answer must
-        // not count as an answer from a form that the client showed. So this version uses the channel with the least
-        // trust.
+        // A later version of Antiphon may have written a mark that this version does not support. This version must not
+        // treat an answer with an unknown mark as an answer from the client's own form. So this version uses the least
+        // trusted channel.
         mark.map_or(Self::Client, |mark| Self::deserialize(mark).unwrap_or(Self::Relay))
     }
 
-    /// Marks an answer with the channel. If the answer already has a mark, the mark is replaced.
+    /// Marks an answer with the channel. If the answer already has a channel mark, this method replaces the mark.
     pub(crate) fn mark(self, answer: &mut Value) {
         let Some(object) = answer.as_object_mut() else { return };
         match (self, object.get_mut("_meta").and_then(Value::as_object_mut)) {
@@ -60,7 +60,7 @@ impl Channel {
         }
     }
 
-    /// Returns the name of the channel, for stored answers, traces and metrics.
+    /// Returns the name of the channel. Stored answers, traces and metrics contain this name.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Client => "client",
@@ -71,15 +71,15 @@ impl Channel {
     }
 }
 
-/// The code of the error `URLElicitationRequiredError` in MCP 2025-11-25. Before the client repeats its request, the
-/// user must visit web pages.
+/// The code of the error `URLElicitationRequiredError` in MCP 2025-11-25. After this error, the user must visit web
+/// pages before the client repeats its request.
 pub const URL_ELICITATION_REQUIRED: i32 = -32042;
 
 /// The MCP notification that a server sends when the user has finished on a web page.
 pub const ELICITATION_COMPLETE: &str = "notifications/elicitation/complete";
 
-/// The maximum length of an elicitation ID, in bytes. If an ID is longer, the client is not notified of its
-/// completion.
+/// The maximum length of an elicitation ID, in bytes. If an elicitation ID is longer, the server cannot notify the
+/// client that the user has finished on the web page.
 pub(crate) const MAX_ELICITATION_ID: usize = 1024;
 
 /// A web page that the user must visit before the server can answer a request.
@@ -87,7 +87,7 @@ pub(crate) const MAX_ELICITATION_ID: usize = 1024;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct UrlElicitation {
     mode: UrlMode,
-    /// The elicitation ID. The server and the client use this ID to identify the visit to the web page.
+    /// The elicitation ID. The server and the client use the elicitation ID to identify the visit to the web page.
     pub elicitation_id: String,
     /// The URL of the web page.
     pub url: String,

@@ -18,10 +18,11 @@ use crate::{
     run::client::{Added, declares, has_session},
 };
 
-/// The caller and the client of a request, for the conditions of [`Tool::visible_if`](crate::Tool::visible_if).
+/// Information about the caller and the client of a request, which the conditions of
+/// [`Tool::visible_if`](crate::Tool::visible_if) receive.
 ///
-/// You cannot create this type. To test a condition, list the tools of the server: with a `testing::Client` (feature
-/// `testing`), or over HTTP.
+/// You cannot create a `RequestInfo` yourself. To test a condition, list the tools of the server with a
+/// `testing::Client` (feature `testing`) or over HTTP.
 ///
 /// ```
 /// use antiphon::{Capability, prelude::*, tool::RequestInfo};
@@ -40,7 +41,7 @@ use crate::{
 pub struct RequestInfo<'a> {
     context: &'a RequestContext<RoleServer>,
     principal: Option<String>,
-    // These values are read on first use, because the SDK copies them.
+    // This type reads the following values on first use, because the SDK copies the values at each read.
     capabilities: OnceLock<ClientCapabilities>,
     client: OnceLock<Option<Implementation>>,
     revision: OnceLock<Option<ProtocolVersion>>,
@@ -63,8 +64,8 @@ impl<'a> RequestInfo<'a> {
         self.principal.as_deref()
     }
 
-    /// Returns the caller's identity: the subject, the scopes and the claims. Returns `None` over stdio. Also returns
-    /// `None` if no authentication layer has added an identity to the request.
+    /// Returns the caller's identity: the subject, the scopes and the claims. Returns `None` over stdio, or if no
+    /// authentication layer has added an identity to the request.
     pub fn identity(&self) -> Option<&Identity> {
         self.caller()
     }
@@ -89,12 +90,12 @@ impl<'a> RequestInfo<'a> {
         extensions.is_some_and(|extensions| extensions.contains_key(id))
     }
 
-    /// Returns the name of the client program, as the client reports it. The server does not verify the name.
+    /// Returns the name that the client program reports about itself. The server does not verify the name.
     pub fn client_name(&self) -> Option<&str> {
         self.client().map(|client| client.name.as_str())
     }
 
-    /// Returns the version of the client program, as the client reports it. The server does not verify the version.
+    /// Returns the version that the client program reports about itself. The server does not verify the version.
     pub fn client_version(&self) -> Option<&str> {
         self.client().map(|client| client.version.as_str())
     }
@@ -111,8 +112,8 @@ impl<'a> RequestInfo<'a> {
     }
 
     /// Returns a value that your middleware added to the request. The middleware is a
-    /// [layer](crate::ServerBuilder::layer) of the server or a layer of the HTTP router. If both added a value, returns
-    /// the value of the server's layer. See [`Ctx::extension`](crate::Ctx::extension).
+    /// [layer](crate::ServerBuilder::layer) of the server or a layer of the HTTP router. If both layers added a value
+    /// of this type, returns the value of the server's layer. See [`Ctx::extension`](crate::Ctx::extension).
     pub fn extension<T: Send + Sync + 'static>(&self) -> Option<&T> {
         added(&self.context.extensions)
     }
@@ -153,7 +154,7 @@ pub(crate) fn added<T: Send + Sync + 'static>(extensions: &Extensions) -> Option
 
 type Condition = Box<dyn Fn(&RequestInfo<'_>) -> bool + Send + Sync>;
 
-/// The conditions under which an item is visible. All conditions must be true.
+/// The conditions of an item (a tool, prompt or resource). A request can see the item only if all conditions are true.
 #[derive(Default)]
 pub(crate) struct VisibleIf(Vec<Condition>);
 
@@ -167,7 +168,7 @@ impl VisibleIf {
         self.0.is_empty()
     }
 
-    /// Returns whether a request can see the item. If a condition panics, the item is hidden.
+    /// Returns `true` if a request can see the item. If a condition panics, the request cannot see the item.
     pub(crate) fn holds(&self, request: &RequestInfo<'_>) -> bool {
         let holds = |condition: &Condition| catch_unwind(AssertUnwindSafe(|| condition(request)));
         self.0.iter().all(|condition| {

@@ -6,41 +6,35 @@ use antiphon::ServerBuilder;
 use antiphon::{Capability, prelude::*};
 
 #[derive(Deserialize, JsonSchema)]
-struct Remove {
-    /// The name of the file.
-    file: String,
-    /// Set this to `true` only after the user has confirmed.
-    #[serde(default)]
-    confirmed: bool,
+struct Export {
+    /// The file format. Used only if the client does not support forms.
+    format: Option<String>,
 }
 
 #[derive(Deserialize, JsonSchema)]
-struct Confirm {
-    /// Remove the file?
-    sure: bool,
+struct Choice {
+    /// Which file format do you want?
+    format: String,
 }
 
-async fn remove(ctx: &Ctx, Remove { file, confirmed }: Remove) -> Result<String> {
-    let sure = if ctx.supports(Capability::Elicitation).await? {
-        ctx.elicit::<Confirm>(format!("Remove {file}?")).await?.accepted()?.sure
+async fn export(ctx: &Ctx, Export { format }: Export) -> Result<String> {
+    let format = if ctx.supports(Capability::Elicitation).await? {
+        ctx.elicit::<Choice>("Export the report?").await?.accepted()?.format
     } else {
-        confirmed
+        format.unwrap_or_else(|| "pdf".to_owned())
     };
-    if !sure {
-        return Ok(format!("{file} was not removed. Ask the user, then call again with `confirmed`."));
-    }
-    ctx.step("remove", || remove_file(&file)).await?;
-    Ok(format!("{file} was removed."))
+    ctx.step("export", || export_report(&format)).await?;
+    Ok(format!("The report was exported as {format}."))
 }
 // ANCHOR_END: fallback
 
-async fn remove_file(_: &str) -> Result<()> {
+async fn export_report(_: &str) -> Result<()> {
     tokio::task::yield_now().await;
     Ok(())
 }
 
-fn files() -> ServerBuilder {
-    Server::builder("files", "1.0.0").tool(Tool::new("remove", "Removes a file", remove))
+fn reports() -> ServerBuilder {
+    Server::builder("reports", "1.0.0").tool(Tool::new("export", "Exports the report", export))
 }
 
 #[cfg(test)]
@@ -53,23 +47,23 @@ mod tests {
     #[tokio::test]
     async fn client_with_forms_is_asked() -> Result<()> {
         for revision in Revision::BOTH {
-            let answers = Answers::new().accept("confirm", json!({"sure": true}));
-            let mut client = Client::connect(&files().build()?, revision).await?.with_answers(answers);
-            let talk = client.call("remove", json!({"file": "a.txt"})).await?;
-            assert_eq!(talk.text(), "a.txt was removed.");
+            let answers = Answers::new().accept("choice", json!({"format": "csv"}));
+            let mut client = Client::connect(&reports().build()?, revision).await?.with_answers(answers);
+            let talk = client.call("export", json!({})).await?;
+            assert_eq!(talk.text(), "The report was exported as csv.");
             assert_eq!(talk.asked.len(), 1);
         }
         Ok(())
     }
 
     #[tokio::test]
-    async fn client_without_forms_confirms_with_an_argument() -> Result<()> {
+    async fn client_without_forms_chooses_with_an_argument() -> Result<()> {
         for revision in Revision::BOTH {
-            let mut client = Client::connect_with(&files().build()?, revision, json!({})).await?;
-            let talk = client.call("remove", json!({"file": "a.txt"})).await?;
-            assert!(talk.text().contains("not removed"), "{}", talk.text());
-            let talk = client.call("remove", json!({"file": "a.txt", "confirmed": true})).await?;
-            assert_eq!(talk.text(), "a.txt was removed.");
+            let mut client = Client::connect_with(&reports().build()?, revision, json!({})).await?;
+            let talk = client.call("export", json!({})).await?;
+            assert_eq!(talk.text(), "The report was exported as pdf.");
+            let talk = client.call("export", json!({"format": "csv"})).await?;
+            assert_eq!(talk.text(), "The report was exported as csv.");
             assert!(talk.asked.is_empty());
         }
         Ok(())

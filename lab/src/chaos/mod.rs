@@ -48,8 +48,14 @@ pub(crate) struct Options {
     /// Share this store, and take steps that may be taken only once.
     #[arg(long, value_enum)]
     store: Option<store::Backend>,
+    /// Share a store on these servers, and let the server that accepts writes fail three times.
+    #[arg(long, value_enum, conflicts_with = "store")]
+    topology: Option<Topology>,
+    /// How that server fails. Without this option, in every way that the topology survives.
+    #[arg(long, value_enum, requires = "topology")]
+    fault: Option<Stop>,
     /// Make every `requestState` good for one use, too.
-    #[arg(long, requires = "store")]
+    #[arg(long)]
     single_use: bool,
     /// Use this executable instead of building the example.
     #[arg(long)]
@@ -69,6 +75,20 @@ pub(crate) fn store_on(
 /// Runs `chaos tasks` on a topology, with so many runs.
 pub(crate) fn tasks_on(topology: Topology, fault: Option<Stop>, runs: u64) -> Result<()> {
     tasks::main(&tasks::Options::on(topology, fault, runs))
+}
+
+/// Runs `chaos rounds` on a topology, with so many runs.
+pub(crate) fn rounds_on(topology: Topology, fault: Option<Stop>, runs: u64) -> Result<()> {
+    rounds::main(&Options {
+        runs,
+        seed: None,
+        clients: 6,
+        store: None,
+        topology: Some(topology),
+        fault,
+        single_use: false,
+        binary: None,
+    })
 }
 
 /// Lets it loose.

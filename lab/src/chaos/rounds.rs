@@ -26,12 +26,15 @@ const REPLICAS: usize = 3;
 const KILL: f64 = 0.04;
 const DUPLICATE: f64 = 0.2;
 const STALE: f64 = 0.2;
+/// How often the leader of a topology fails.
+const FAILURES: u64 = 3;
 
 /// Runs the whole thing and prints what happened.
 pub(crate) fn main(options: &Options) -> Result<()> {
     let project = Project::open()?;
-    let plot = if options.store.is_some() { Plot::Checkout } else { Plot::Trip };
-    let example = if options.store.is_some() { "checkout" } else { "tour" };
+    let is_shared = options.store.is_some() || options.topology.is_some();
+    ensure!(is_shared || !options.single_use, "`--single-use` needs `--store` or `--topology`");
+    let (plot, example) = if is_shared { (Plot::Checkout, "checkout") } else { (Plot::Trip, "tour") };
     let binary = match &options.binary {
         Some(binary) => binary.clone(),
         None => project.build(example, example, Profile::Dev)?,
@@ -44,9 +47,7 @@ pub(crate) fn main(options: &Options) -> Result<()> {
     // They grow over restarts within a run; the last run's are of no use any more.
     let _ = std::fs::remove_file(&log);
     let _ = std::fs::remove_file(&ledger);
-    let host =
-        options.store.map(|store| Host::start(store.engine(), &folder.join("rounds"), store.settings()));
-    let host = host.transpose()?;
+    let mut host = start_host(options, &folder.join("rounds"))?;
     let extra = host.as_ref().map_or_else(Vec::new, |host| shared(host, &ledger, options.single_use));
     let fleet = Fleet::start(binary, log.clone(), REPLICAS, format!("1={old}"), extra)?;
     let proxy = Proxy::start(fleet.addresses.clone())?;
@@ -66,6 +67,8 @@ pub(crate) fn main(options: &Options) -> Result<()> {
         let killer_rng = rng.fork();
         let killer = scope.spawn(|| arena.kill_at_random(killer_rng));
         let rotation = scope.spawn(|| arena.rotate_keys(&old, &new));
+        let failing = host.as_mut().filter(|_| options.topology.is_some());
+        let failover = scope.spawn(|| failing.map_or(Ok(()), |host| arena.fail_leader(host)));
         let clients: Vec<_> = (0..options.clients.max(1))
             .map(|_| {
                 let rng = rng.fork();
@@ -74,7 +77,7 @@ pub(crate) fn main(options: &Options) -> Result<()> {
             .collect();
         let clients: Vec<Result<()>> = clients.into_iter().map(join).collect();
         arena.over.store(true, Ordering::Relaxed);
-        clients.into_iter().chain([join(killer), join(rotation)]).collect::<Result<()>>()
+        clients.into_iter().chain([join(killer), join(rotation), join(failover)]).collect::<Result<()>>()
     });
     arena.bar.finish_and_clear();
     let audit = match plot {
@@ -82,14 +85,31 @@ pub(crate) fn main(options: &Options) -> Result<()> {
         Plot::Checkout => Some(Audit::of(&ledger, &lock(&arena.tally.effects))?),
     };
     arena.report(seed, start.elapsed(), audit.as_ref());
+    let failures = host.as_ref().map_or(0, |host| host.restarts);
     host.map_or(Ok(()), Host::end)?;
     outcome?;
+    if options.topology.is_some() {
+        println!("The server that accepts writes failed {failures} times.");
+        ensure!(failures > 0, "no server failed; ask for more runs");
+    }
     arena.tally.judge(options.runs, audit.as_ref()).map_err(|error| {
         anyhow::anyhow!(
             "{error}; repeat with `--seed {seed}`, or read what the servers wrote in {}",
             log.display()
         )
     })
+}
+
+/// Starts the servers whose store the replicas share, if they share one.
+fn start_host(options: &Options, folder: &Path) -> Result<Option<Host>> {
+    if let Some(topology) = options.topology {
+        let host = Host::start_topology(topology, folder)?;
+        return Ok(Some(match options.fault {
+            Some(fault) => host.with_fault(fault),
+            None => host,
+        }));
+    }
+    options.store.map(|store| Host::start(store.engine(), folder, store.settings())).transpose()
 }
 
 /// What replicas are told that share a store.
@@ -181,6 +201,23 @@ impl Arena {
         self.fleet.roll_out(&format!("1={old},2={new}"))?;
         self.fleet.roll_out(&format!("2={new},1={old}"))?;
         count(&self.tally.rotations);
+        Ok(())
+    }
+
+    /// Lets the server that accepts writes fail, at even intervals of the runs.
+    fn fail_leader(&self, host: &mut Host) -> Result<()> {
+        for failure in 1..=FAILURES {
+            while self.bar.position() < self.runs * failure / (FAILURES + 1) {
+                thread::sleep(Duration::from_millis(20));
+                if self.over.load(Ordering::Relaxed) {
+                    return Ok(());
+                }
+            }
+            if self.over.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            host.restart(host.next_fault(), Duration::from_secs(1), false)?;
+        }
         Ok(())
     }
 

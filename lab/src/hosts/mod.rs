@@ -125,14 +125,14 @@ pub(crate) fn play(
 const PAGE: &str = r"# Runs of hosts
 
 `cargo xtask hosts --all --write docs/reference/host-runs.md` writes this page.
-The command starts each host in an empty home folder, with a scripted model. Each host connects over HTTP to a server with an [answer page](../guides/hosts-without-forms.md#a-web-page-for-answers).
-The model calls three tools: `orders` returns a result set, `report` needs 7 seconds, and `onboard` asks two questions.
-The server [hands a call over](../guides/hosts-without-forms.md#long-calls) after 5 seconds. So the call of `report` returns before the run has ended, unless the client declares sampling or the tasks of MCP 2026-07-28.
-If the model reads a link to the answer page, a script opens the link and answers, in place of the user.
+`cargo xtask hosts` starts each host in an empty home folder, with a scripted model. Each host connects over HTTP to a server with an [answer page](../guides/hosts-without-forms.md#a-web-page-for-answers).
+The scripted model calls three tools: `orders` returns a result set, `report` needs 7 seconds, and `onboard` asks two questions.
+The server [hands a call over](../guides/hosts-without-forms.md#long-calls) after 5 seconds. So the call of `report` returns before the run of `report` has ended, unless the client declares sampling or the tasks of MCP 2026-07-28.
+If the model reads a link to the answer page, a script opens the link and answers the question, in place of the user.
 
-The columns `dual` and `long` contain the size in bytes of the text that the model reads for `orders` and `report`. The column `tools` contains the number of the server's tools that the model can call.
-The column `asked` states how the call of `onboard` ended, and the column `answered by` states the channel of the answers.
-The transcripts show the beginning of each text that the model reads. [Texts for models](model-view.md) contains the whole texts.
+In the table, the columns `dual` and `long` contain the size in bytes of the text that the model reads for `orders` and `report`. The column `tools` contains the number of the server's tools that the model can call.
+The column `asked` states how the call of `onboard` ended, and the column `answered by` states the channel through which the answers arrived.
+The transcripts show the beginning of each text that the model reads. The page [Texts for models](model-view.md) contains the whole texts.
 ";
 
 /// The folders of all runs.

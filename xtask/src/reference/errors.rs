@@ -17,6 +17,13 @@ This page lists the public errors of every crate, with their meaning, their caus
 A name in braces stands for a value. A message describes one level only. The cause is its `source()`.
 ";
 
+/// Links to other pages, by the path of the error. Each text follows the description of its error.
+const LINKS: [(&str, &str); 1] = [(
+    "antiphon_replay::Drift",
+    "[Troubleshooting](../troubleshooting.md#drift-the-run-cannot-be-continued) lists the causes and solutions. \
+     [Deploy new code while runs wait](../guides/new-code.md) lists the changes of your code that do not cause drift.",
+)];
+
 /// Words by which variants are known elsewhere, by the functions that say them.
 type Words = BTreeMap<Place, BTreeMap<String, String>>;
 
@@ -93,7 +100,10 @@ fn table(path: &str, item: &ItemEnum, words: Option<&BTreeMap<String, String>>) 
     let shown: Vec<_> = item.variants.iter().filter(|it| !is_hidden(&it.attrs)).collect();
     let reads = shown.iter().any(|it| first_text(&it.attrs, "error").is_some());
     let words = words.filter(|it| !it.is_empty());
-    let mut page = format!("\n### `{path}`\n\n{}\n\n| variant | meaning |", paragraph(&docs(&item.attrs)));
+    let links =
+        LINKS.iter().find(|(of, _)| *of == path).map_or(String::new(), |(_, text)| format!("\n\n{text}"));
+    let mut page =
+        format!("\n### `{path}`\n\n{}{links}\n\n| variant | meaning |", paragraph(&docs(&item.attrs)));
     page.push_str(if words.is_some() { " code |" } else { "" });
     page.push_str(if reads { " message |" } else { "" });
     page.push_str("\n|---|---|");

@@ -10,7 +10,7 @@ use toml::{Table, Value};
 use crate::project::Project;
 
 const HEAD: &str = "\
-# Features
+# Cargo features
 
 This page lists the Cargo features of each crate.
 Features are additive: a feature removes nothing.

@@ -32,14 +32,13 @@ pub(super) async fn read(said: Option<&str>) -> Result<Map<String, Value>> {
     }
 }
 
-/// Asks the user for the missing arguments. With `all`, asks for every argument that was not given.
+/// Asks the user for the missing arguments. If `all` is set, `complete` asks for every argument that was not given.
 ///
 /// Returns `None` if the user cancels the form.
 ///
 /// # Errors
 ///
-/// Returns `Misused` if the user must be asked, but no terminal is present. This is the case if an argument is missing
-/// or `all` is set.
+/// Returns `Misused` if an argument is missing or `all` is set, but no terminal is present to ask the user.
 pub(super) async fn complete(
     person: &Person,
     tool: &str,

@@ -26,16 +26,16 @@ pub(crate) struct Flag {
     pub(crate) name: Option<String>,
 }
 
-/// The parsed words after the tool's name.
+/// The command line words that follow the tool's name, after they were parsed.
 pub(super) enum Words {
-    /// The tool's arguments, and the options of the CLI.
+    /// The words contain the tool's arguments and options of the CLI.
     Call(Map<String, Value>, After),
-    /// The help text, because the words contain `--help`.
+    /// The words contain `--help`. The value is the help text to print.
     Help(String),
 }
 
 impl Flag {
-    /// Returns the flags of a tool.
+    /// Returns the flags for the arguments of a tool.
     pub(crate) fn all(tool: &Tool) -> Vec<Self> {
         let fields = Field::all(&Value::Object((*tool.input_schema).clone()));
         let mut names = BTreeSet::new();
@@ -97,7 +97,8 @@ impl Flag {
     }
 }
 
-/// Parses the words after the tool's name. If a value is also in `arguments`, the value from the words has priority.
+/// Parses the words after the tool's name. If a flag and `arguments` set the same field, the value of the flag has
+/// priority.
 pub(super) fn parse(
     server: &str,
     tool: &Tool,
@@ -190,7 +191,8 @@ fn parser(kind: &Kind) -> ValueParser {
     ValueParser::from(move |text: &str| check(&kind, text))
 }
 
-/// Converts an error of clap. Removes the prefix `error:`, and describes the correct position of a misplaced option.
+/// Converts an error of clap. The converted error does not start with `error:`. If an option is misplaced, the
+/// converted error describes the correct position.
 fn misused(error: &clap::Error, words: &[String]) -> Misused {
     let text = error.render().to_string();
     let text = text.trim_start_matches("error: ").trim_end();

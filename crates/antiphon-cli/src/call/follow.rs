@@ -1,4 +1,4 @@
-//! Makes a call. If the call becomes a task, follows the task.
+//! Calls a tool. If the server runs the call as a task, follows the task until the task ends.
 
 use std::{pin::pin, time::Duration};
 
@@ -13,20 +13,20 @@ use serde_json::Value;
 
 use crate::{person::Person, print::clean, target::Target};
 
-/// Parameters of a call.
+/// The parameters with which the CLI calls a tool.
 pub(super) struct Making<'a> {
     pub(super) server: &'a Target,
     pub(super) tool: &'a Tool,
     pub(super) arguments: Value,
-    /// Whether to run the call as a task.
+    /// Whether the server must run the call as a task.
     pub(super) as_task: bool,
-    /// Whether to return the task's ID without waiting for the result.
+    /// Whether the CLI returns the task's ID and does not wait for the result.
     pub(super) detach: bool,
     pub(super) timeout: Option<Duration>,
     pub(super) log_level: Option<&'static str>,
 }
 
-/// The outcome of a call.
+/// The result of a call, or the ID of a task that is still running.
 pub(super) enum Ended {
     Result(Box<CallToolResult>),
     /// The task is still running. The `String` is the ID of the task.
@@ -86,7 +86,7 @@ pub(crate) async fn follow(person: &Person, server: &Target, handle: &TaskHandle
             result = &mut ended => break result,
             update = updates.next(), if more => match update {
                 Some(Ok(info)) => person.terminal().screen.status(&describe(&info)),
-                // `wait` returns the same error.
+                // `wait` also returns this error, so this branch only stops reading updates.
                 Some(Err(_)) | None => more = false,
             },
         }
@@ -103,8 +103,8 @@ pub(crate) async fn follow(person: &Person, server: &Target, handle: &TaskHandle
     Ok(result?)
 }
 
-/// Returns the task support of a tool, as defined by MCP 2025-11-25: `required` or `optional`. The SDK does not read
-/// the field for task support, so the host copies this field to `_meta`.
+/// Returns the task support of a tool, which is `required` or `optional` on MCP 2025-11-25. The SDK does not read the
+/// field for task support, so the host copies this field to `_meta`.
 pub(crate) fn task_support(tool: &Tool) -> Option<&str> {
     tool.meta.as_ref()?.get("antiphon/execution")?["taskSupport"].as_str()
 }

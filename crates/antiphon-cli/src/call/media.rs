@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
-/// Saves the files of a result in a folder and returns their paths. Does not overwrite existing files.
+/// Saves the files of a result in a folder and returns their paths. Existing files are not overwritten.
 pub(super) fn save_all(folder: &Path, tool: &str, content: &Value) -> Result<Vec<PathBuf>> {
     let mut saved = Vec::new();
     for block in content.as_array().into_iter().flatten() {
@@ -52,7 +52,8 @@ fn fresh(folder: &Path, name: &str, extension: &str, bytes: &[u8]) -> Result<Pat
     bail!("{} has too many files named {name}; choose another folder", folder.display())
 }
 
-/// Converts a tool's name to a safe part of a file name. This is necessary because servers choose the names of tools.
+/// Converts a tool's name to a safe part of a file name. The conversion is necessary because servers choose the names
+/// of tools.
 fn safe(name: &str) -> String {
     let kept = name.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
     let name: String = kept.take(60).collect();

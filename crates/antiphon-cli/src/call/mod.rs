@@ -203,7 +203,8 @@ impl Call {
         }
     }
 
-    /// If the error of the tool refers to the standard error of the server's program, prints how to see this output.
+    /// If the error of the tool refers to the standard error of the server's program, prints how to see the standard
+    /// error.
     fn hint_at_stderr(&self, app: &App, result: &CallToolResult) {
         let is_program = self.target.definition(&app.config).is_ok_and(|it| it.command.is_some());
         let mut texts = result.content.iter().filter_map(ContentBlock::as_text);
@@ -213,7 +214,8 @@ impl Call {
     }
 }
 
-/// A part of the errors that refer to the standard error of an Antiphon server, for example after a panic.
+/// The text by which the CLI recognizes an error that refers to the server's standard error, for example after a
+/// panic.
 const IN_STDERR: &str = "the standard error output of the server contains";
 
 /// Prints a hint if the tool failed because this host has no model.

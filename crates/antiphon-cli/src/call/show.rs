@@ -67,8 +67,8 @@ fn hint(shown: usize, total: u64, url: Result<&str, &str>) -> String {
 fn text(result: &Value) -> String {
     let blocks = result["content"].as_array().map(Vec::as_slice).unwrap_or_default();
     let data = result.get("structuredContent").filter(|data| !data.is_null());
-    // Servers repeat the structured data as text, for clients that do not read structured data. This text is omitted,
-    // because the formatted data is easier to read.
+    // Servers repeat the structured data as text, for clients that do not read structured data. The CLI does not
+    // print this text, because the formatted data is easier to read.
     let again = |block: &Value| {
         data.is_some()
             && block["text"].as_str().is_some_and(|text| serde_json::from_str(text).ok().as_ref() == data)
@@ -107,7 +107,7 @@ pub(crate) fn resource(resource: &Value) -> String {
     }
 }
 
-/// Formats rows as a table. If no columns are declared, uses the columns of the first row.
+/// Formats rows as a table. If no columns are declared, the table has the columns of the first row.
 fn table(columns: &[String], rows: &[&serde_json::Map<String, Value>]) -> String {
     let first = rows.first().map(|row| row.keys().cloned().collect::<Vec<_>>()).unwrap_or_default();
     let columns = if columns.is_empty() { &first } else { columns };

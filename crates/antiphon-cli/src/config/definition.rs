@@ -13,8 +13,8 @@ use crate::{exit::Misused, secrets};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Definition {
-    /// `stdio`, `http`, `sse` or `ws`. Only the value `sse` changes the transport of a URL. Without this value,
-    /// `ws://` and `wss://` URLs use WebSocket, and all other URLs use streamable HTTP.
+    /// The type of the server: `stdio`, `http`, `sse` or `ws`. Only the type `sse` changes the transport of a URL.
+    /// Without the type `sse`, `ws://` and `wss://` URLs use WebSocket, and all other URLs use streamable HTTP.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub(crate) kind: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -29,10 +29,11 @@ pub(crate) struct Definition {
     pub(crate) env: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cwd: Option<PathBuf>,
-    /// The protocol revision to use. Other hosts do not use this field.
+    /// The protocol revision to use. Other hosts do not use the field `revision`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) revision: Option<String>,
-    /// Whether the definition is from a file in the working folder. Such a file can be untrusted.
+    /// Whether the CLI read the definition from a file in the working folder. A file in the working folder can be
+    /// untrusted.
     #[serde(skip)]
     pub(crate) of_folder: bool,
 }
@@ -87,8 +88,8 @@ impl Definition {
         }
     }
 
-    /// Returns a copy in which `${NAME}` and `${NAME:-otherwise}` are replaced by environment variables. Other hosts
-    /// replace the same patterns.
+    /// Returns a copy of the definition in which `${NAME}` and `${NAME:-otherwise}` are replaced by environment
+    /// variables. Other hosts also replace `${NAME}` and `${NAME:-otherwise}`.
     pub(crate) fn expanded(&self) -> Result<Self> {
         let all = |map: &BTreeMap<String, String>| -> Result<BTreeMap<String, String>> {
             map.iter().map(|(name, value)| Ok((name.clone(), expand(value)?))).collect()

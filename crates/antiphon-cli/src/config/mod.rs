@@ -1,9 +1,10 @@
 //! The user's configuration: the servers, and the model that answers sampling requests.
 //!
-//! The configuration is in the platform's configuration folder, or in the folder of the option `--config`:
+//! The configuration is in the platform's configuration folder, or in the folder that the option `--config` names:
 //!
-//! - `config.toml`: only the user writes this file.
-//! - `servers.json`: servers in the `mcpServers` format, which other hosts use. `antiphon connect` writes this file.
+//! - `config.toml` is written only by the user.
+//! - `servers.json` contains servers in the `mcpServers` format, which other hosts also use. `antiphon connect`
+//!   writes `servers.json`.
 //!
 //! The CLI also reads the files that are listed under `read` in `config.toml`, and `.mcp.json` in the working folder.
 
@@ -30,11 +31,11 @@ use crate::print::clean;
 /// The user's configuration.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Config {
-    /// The servers, by name.
+    /// The configured servers, by name.
     pub(crate) servers: BTreeMap<String, Definition>,
     /// The model that answers sampling requests.
     pub(crate) model: ModelChoice,
-    /// The configuration file of each server, by the server's name.
+    /// A map from the name of each server to the configuration file that defines the server.
     sources: BTreeMap<String, PathBuf>,
     folder: Option<PathBuf>,
 }
@@ -44,7 +45,7 @@ pub(crate) struct Config {
 #[serde(default, deny_unknown_fields)]
 struct File {
     model: ModelChoice,
-    /// Other files with servers.
+    /// Other files in which servers are defined.
     read: Vec<PathBuf>,
 }
 
@@ -112,18 +113,18 @@ impl Config {
         self.servers.insert(name, definition);
     }
 
-    /// Returns the configuration file that contains a server.
+    /// Returns the configuration file that defines the server `name`.
     pub(crate) fn source(&self, name: &str) -> Option<&Path> {
         self.sources.get(name).map(PathBuf::as_path)
     }
 
-    /// Returns whether a server is in the file that the CLI writes.
+    /// Returns whether a server is in `servers.json`, the file that the CLI writes.
     pub(crate) fn keeps(&self, name: &str) -> bool {
         let own = self.folder.as_ref().map(|folder| folder.join(SERVERS));
         own.as_deref() == self.source(name) && own.is_some()
     }
 
-    /// Saves a server under a name. If `definition` is `None`, deletes the server with this name instead. Returns the
+    /// Saves a server under a name. If `definition` is `None`, deletes the server with the name `name`. Returns the
     /// path of the file.
     pub(crate) fn keep(&self, name: &str, definition: Option<&Definition>) -> Result<PathBuf> {
         let Some(folder) = &self.folder else {
@@ -168,7 +169,7 @@ fn servers(path: &Path) -> Result<Map<String, Value>> {
     }
 }
 
-/// Returns whether a server can have this name. A name must not look like an address or a command.
+/// Returns whether a server can have the name `name`. A name must not look like an address or a command.
 pub(crate) fn is_name(name: &str) -> bool {
     let good = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
     !name.is_empty() && !name.starts_with('-') && name.chars().all(good)

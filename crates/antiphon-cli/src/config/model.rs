@@ -31,8 +31,9 @@ pub(crate) struct ModelChoice {
 }
 
 impl ModelChoice {
-    /// Returns these settings if they contain a model or a URL. Otherwise, returns `otherwise`. In this case, a key
-    /// variable in these settings still overrides the key variable in `otherwise`.
+    /// Returns these settings if they contain a model or a URL. If these settings contain neither a model nor a URL,
+    /// returns `otherwise`. If these settings contain a key variable, this variable replaces the key variable of
+    /// `otherwise`.
     pub(crate) fn or(&self, otherwise: &Self) -> Self {
         if self.model.is_none() && self.model_url.is_none() {
             return Self {
@@ -107,7 +108,8 @@ impl Provider {
         }
     }
 
-    /// Returns the environment variable with the API key. Other tools use the same names.
+    /// Returns the environment variable that contains the API key of the provider. Other tools use the same variable
+    /// names.
     fn key_variable(self) -> Option<&'static str> {
         match self {
             Self::Openai => Some("OPENAI_API_KEY"),

@@ -30,15 +30,15 @@ pub(super) struct Build {
     words: Vec<String>,
     folder: PathBuf,
     roots: Vec<PathBuf>,
-    /// The program of the server and its arguments. If the list is empty, cargo reports the program.
+    /// The program of the server and its arguments. If the list is empty, cargo reports which program it has built.
     command: Vec<String>,
 }
 
-/// An event of the build.
+/// An event that the build task sends.
 #[derive(Debug)]
 pub(super) enum Event {
     Started,
-    /// The build failed, with this output.
+    /// The build failed. The text is the output of the build.
     Failed(String),
     Built(Built),
 }
@@ -53,7 +53,7 @@ pub(super) struct Built {
 }
 
 impl Build {
-    /// Creates a `Build` from the options. Returns the reason if the options cannot be combined.
+    /// Creates a `Build` from the options. If the options cannot be combined, returns the reason.
     pub(super) fn new(
         build: &str,
         command: &[String],
@@ -74,8 +74,8 @@ impl Build {
         }
         let roots = match watch {
             [] if command.is_empty() => vec![folder.to_owned()],
-            // The process is replaced after every build. If the process writes a file in the project, this file would
-            // cause an endless loop of builds.
+            // Every build starts a new process. If the process wrote a file into the project, the file would start
+            // another build, and the builds would never end.
             [] => {
                 return Err(
                     "a command after `--` needs `--watch`; name the sources, such as `--watch src`".into()
@@ -86,7 +86,7 @@ impl Build {
         Ok(Self { words, folder: folder.to_owned(), roots, command: command.to_vec() })
     }
 
-    /// Builds now and after each change, until the receiver is dropped.
+    /// Builds now and after each change, until the receiver of `events` is dropped.
     pub(super) async fn run(self, events: mpsc::Sender<Event>) {
         let mut last = None;
         let mut seen = Files::read(&self.roots).await;
@@ -133,7 +133,7 @@ impl Build {
         path.strip_prefix(&self.folder).unwrap_or(path).display()
     }
 
-    /// Builds once. Returns the command of the server, or the output of the failed build.
+    /// Runs the build command once. Returns the command of the server, or the output of the failed build.
     pub(super) async fn build(&self) -> Result<Vec<String>, String> {
         let [program, arguments @ ..] = self.words.as_slice() else { return Ok(Vec::new()) };
         let mut command = Command::new(program);

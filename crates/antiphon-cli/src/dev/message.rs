@@ -1,4 +1,4 @@
-//! JSON-RPC messages as lines of text.
+//! Parses and writes JSON-RPC messages, one message per line.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json, value::RawValue};
 #[derive(Clone, Debug)]
 pub(super) struct Message(BTreeMap<String, Box<RawValue>>);
 
-/// The kind of a message. IDs are JSON text.
+/// The kind of a message. The IDs of messages are JSON text.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Request { id: String, method: String },
@@ -17,7 +17,7 @@ pub(super) enum Kind {
 }
 
 impl Message {
-    /// Parses a line. Returns `None` if the line is not a JSON-RPC message.
+    /// Parses a message from a line. Returns `None` if the line is not a JSON-RPC message.
     pub(super) fn read(line: &str) -> Option<Self> {
         let message = Self(serde_json::from_str(line).ok()?);
         message.0.contains_key("jsonrpc").then_some(message)
@@ -65,7 +65,7 @@ pub(super) fn notification(method: &str, params: &Value) -> String {
 
 /// Returns an error response. `id` is JSON text.
 pub(super) fn error(id: &str, message: &str) -> String {
-    // JSON-RPC reserves the range of this code for implementations.
+    // This error code is in the range that JSON-RPC reserves for implementations.
     json!({"jsonrpc": "2.0", "id": parsed(id), "error": {"code": -32000, "message": message}}).to_string()
 }
 

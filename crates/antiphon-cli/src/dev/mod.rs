@@ -71,7 +71,7 @@ impl Dev {
     pub(crate) async fn run(self, _: &App) -> Result<Outcome> {
         tokio::select! {
             ended = self.serve() => ended,
-            // The other branches are dropped, and the drop kills their processes.
+            // After this branch, `select!` drops `serve`, which kills the processes that `serve` has started.
             () = shutdown_signal() => Ok(Outcome::Interrupted),
             () = hangup() => Ok(Outcome::Interrupted),
         }
@@ -124,8 +124,8 @@ impl Dev {
         Ok(Outcome::Done)
     }
 
-    /// Returns the command line of `antiphon dev` without the option `--studio`. The studio runs this command as its
-    /// server.
+    /// Returns the command line of `antiphon dev` without the option `--studio`. The studio runs the returned command
+    /// as its server.
     fn again(&self) -> Result<String> {
         let path = |path: &PathBuf| path.to_string_lossy().into_owned();
         let mut words = vec![own_program()?, "dev".to_owned(), "--build".to_owned(), self.build.clone()];

@@ -40,17 +40,17 @@ const LARGEST: usize = 64 * 1024 * 1024;
 const OF_CONNECTION: [header::HeaderName; 4] =
     [header::CONNECTION, header::TRANSFER_ENCODING, header::UPGRADE, header::CONTENT_LENGTH];
 
-/// The target of requests.
+/// The server to which the proxy forwards requests, or the reason why no server is running.
 #[derive(Clone, Debug)]
 enum Target {
-    /// The server is built or started. Requests wait.
+    /// The server is being built or started. Meanwhile, requests wait for the server.
     Wait,
-    /// No server is running. The text is the reason.
+    /// No server is running. The text is the reason why no server is running.
     Absent(Arc<str>),
     Server(SocketAddr),
 }
 
-/// Forwards requests, until the builds end.
+/// Forwards HTTP requests to the current server, until the build task ends.
 pub(super) async fn run(
     listener: TcpListener,
     mut builds: mpsc::Receiver<Event>,
@@ -65,7 +65,8 @@ pub(super) async fn run(
     tokio::spawn(async move { axum::serve(listener, router).await });
     let mut current: Option<Group> = None;
     let mut starting: Option<Pin<Box<dyn Future<Output = Started> + Send + '_>>> = None;
-    // After a failed start, the same program is started again: the cause can be outside the program.
+    // After a failed start, the next build starts the program again, even if the program is unchanged. The cause of
+    // the failure can be outside the program.
     let mut failed = false;
     loop {
         let happened = tokio::select! {
@@ -83,7 +84,7 @@ pub(super) async fn run(
                     "the server stopped ({status}); `antiphon dev` starts it again after the next change"
                 );
                 eprintln!("antiphon dev: {why}");
-                // A new server is about to listen.
+                // If a new server is starting, requests wait until the new server listens.
                 let next = if starting.is_some() { Target::Wait } else { Target::Absent(why.into()) };
                 target.send_replace(next);
                 continue;
@@ -101,7 +102,7 @@ pub(super) async fn run(
                 continue;
             }
             Happened::Build(Event::Built(Built { command, .. })) => {
-                // This kills a process that has not listened yet.
+                // This assignment drops the previous start, which kills a process that does not listen yet.
                 starting = Some(Box::pin(async move { start(program, &command).await }));
                 continue;
             }
@@ -135,7 +136,7 @@ type Started = Result<(Group, SocketAddr), String>;
 enum Happened {
     Build(Event),
     Started(Started),
-    /// The current server has ended with this status.
+    /// The current server has ended. The text is the exit status of the server.
     Stopped(String),
 }
 
@@ -146,7 +147,7 @@ async fn next(starting: &mut Option<Pin<Box<dyn Future<Output = Started> + Send 
     }
 }
 
-/// Starts a server on a free port, and waits until it listens.
+/// Starts a server on a free port, and waits until the server listens for connections.
 async fn start(program: &Program, command: &[String]) -> Started {
     let failed = |error: std::io::Error| error.to_string();
     // The port is free again when the listener is dropped.
@@ -175,7 +176,7 @@ async fn start(program: &Program, command: &[String]) -> Started {
     }
 }
 
-/// Stops a server. It can complete its requests first.
+/// Stops a server. The server can complete its requests before it stops.
 async fn stop(mut group: Group) {
     #[cfg(unix)]
     if group.terminate() {
@@ -195,7 +196,7 @@ async fn exit(current: &mut Option<Group>) -> String {
     }
 }
 
-/// The forwarding of requests.
+/// The state that the proxy needs to forward requests.
 #[derive(Clone)]
 struct Forward {
     client: reqwest::Client,

@@ -1,4 +1,5 @@
-//! The state of the connection between a host and the consecutive servers. This module performs no I/O.
+//! Keeps the state of a host's connection when a new server replaces the running server. The module `relay` performs
+//! no I/O.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +13,8 @@ const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 const REVISION: &str = "io.modelcontextprotocol/protocolVersion";
 const LISTEN: &str = "subscriptions/listen";
 
-/// The lists of a server. Each entry contains the capability, the notification, and the name in the filter of a
-/// subscription.
+/// The lists that a server can offer. Each entry of `LISTS` contains a capability, the notification that the list has
+/// changed, and the key for this notification in the filter of a subscription.
 const LISTS: [(&str, &str, &str); 3] = [
     ("tools", "notifications/tools/list_changed", "toolsListChanged"),
     ("prompts", "notifications/prompts/list_changed", "promptsListChanged"),
@@ -23,30 +24,31 @@ const LISTS: [(&str, &str, &str); 3] = [
 /// The IDs of requests that `antiphon dev` sends to a server begin with this text, as JSON.
 const OWN: &str = "\"antiphon-dev-";
 
-/// A line to send.
+/// A line that `antiphon dev` must send to the host or to the server.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Outgoing {
     Host(String),
     Server(String),
 }
 
-/// The state of a connection. All IDs are JSON text.
+/// The state of the connection between a host and its current server. All request IDs are JSON text.
 #[derive(Debug, Default)]
 pub(super) struct Relay {
     /// The first request of the host: `initialize` or `server/discover`.
     hello: Option<Message>,
     /// Whether the host has completed `initialize`.
     initialized: bool,
-    /// The capabilities in the server's response that the host received.
+    /// The server's capabilities, as the host received them.
     capabilities: Value,
     /// Requests of the host that have no response yet.
     pending: BTreeMap<String, Message>,
-    /// The accepted filters of subscriptions on MCP 2026-07-28.
+    /// A map from the ID of each MCP 2026-07-28 subscription to the filter that the server has accepted.
     subscriptions: BTreeMap<String, Value>,
-    /// Requests of the host that set the state of a session: the log level and subscribed resources.
+    /// Requests with which the host has set the log level and has subscribed to resources. A new server receives
+    /// these requests again.
     settings: BTreeMap<String, Message>,
-    /// The original IDs of the servers' requests, by the IDs that the host receives. The IDs differ, because two
-    /// servers can use the same ID.
+    /// A map from the request ID that the host receives to the request ID that the server has sent. The host receives
+    /// a new ID for each request, because two servers can use the same ID.
     asked: BTreeMap<String, String>,
     last: u64,
     /// The failed build that the next tool call returns.
@@ -109,7 +111,8 @@ impl Relay {
                     let id = params["_meta"][SUBSCRIPTION].to_string();
                     let filter = params["notifications"].clone();
                     if self.subscriptions.insert(id, filter).is_some() {
-                        // The host has already received the acknowledgment of an earlier server.
+                        // The host has already received an acknowledgment from an earlier server, so this
+                        // acknowledgment is discarded.
                         return Some(Vec::new());
                     }
                 }
@@ -149,13 +152,13 @@ impl Relay {
         }
     }
 
-    /// Returns whether a request of the host waits for its response. Subscriptions do not count, because they have no
-    /// response until they end.
+    /// Returns whether a request of the host waits for its response. Subscriptions do not count as waiting requests,
+    /// because a subscription has no response until it ends.
     pub(super) fn is_busy(&self) -> bool {
         self.pending.values().any(|request| !is_listening(request))
     }
 
-    /// Moves the connection to a new server. The new server has responded to the greeting.
+    /// Makes a new server the current server of the connection. The new server must have responded to the greeting.
     pub(super) fn replace(&mut self) -> Vec<Outgoing> {
         self.failure = None;
         let mut out =
@@ -286,7 +289,7 @@ impl Relay {
 pub(super) struct Greeting {
     pub(super) id: String,
     pub(super) method: String,
-    /// The request as a line.
+    /// The first request, as a line of text.
     pub(super) hello: String,
 }
 

@@ -1,4 +1,4 @@
-//! Starts server processes with the same encryption key.
+//! Starts server processes that share one encryption key.
 
 use std::{
     fmt::Write as _,
@@ -21,7 +21,8 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Creates the settings, with the encryption keys from the environment or a random key.
+    /// Creates the settings. The encryption keys come from the environment. If the environment contains no keys, a
+    /// random key is used.
     pub(super) fn new(folder: &Path) -> Result<Self> {
         let keys = match std::env::var(KEYS) {
             Ok(keys) => keys,
@@ -58,7 +59,7 @@ impl Program {
     }
 }
 
-/// A process, and on Unix also the processes that it has started. Drop kills all of them.
+/// A process, and on Unix also the processes that it has started. Dropping a `Group` kills all its processes.
 #[derive(Debug)]
 pub(super) struct Group {
     pub(super) child: Child,
@@ -80,7 +81,7 @@ impl Group {
         })
     }
 
-    /// Asks the processes to end. Returns whether the signal was sent.
+    /// Sends a signal that requests the processes to end. Returns whether the signal was sent.
     #[cfg(unix)]
     pub(super) fn terminate(&self) -> bool {
         self.signal("-TERM")
@@ -98,7 +99,7 @@ impl Group {
 #[cfg(unix)]
 impl Drop for Group {
     fn drop(&mut self) {
-        // The group exists as long as one of its processes.
+        // The process group exists as long as at least one of its processes exists.
         self.signal("-KILL");
     }
 }

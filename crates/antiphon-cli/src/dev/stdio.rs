@@ -59,26 +59,26 @@ struct Connection<'a> {
     relay: Relay,
     host: mpsc::UnboundedSender<String>,
     server: Option<Process>,
-    /// The reason why no server is running. `None` while the first server is built or started. During that time,
-    /// requests wait.
+    /// The reason why no server is running. The value is `None` while the first server is being built or started.
+    /// Requests of the host then wait for the server.
     absent: Option<String>,
     next: Next,
-    /// Whether the last server failed to start. If it did, the next build starts the program again even if the program
-    /// has not changed. The cause can be outside the program.
+    /// Whether the last server failed to start. After a failed start, the next build starts the program again, even if
+    /// the program has not changed. The cause of a failed start can be outside the program.
     start_failed: bool,
 }
 
-/// The server that will replace the current server.
+/// The state of the server that will replace the current server.
 enum Next {
     None,
     Starting {
         starting: Pin<Box<dyn Future<Output = Result<Process, String>> + Send>>,
         command: Vec<String>,
-        /// The method of the request to which the server must respond.
+        /// The method of the handshake request that the new server receives.
         greeted: Option<String>,
     },
-    /// The new server is ready. It replaces the current server when the current server has no running requests, at the
-    /// latest at this time.
+    /// The new server is ready. The new server replaces the current server when the current server has no running
+    /// requests, but at the latest at the time `latest`.
     Ready {
         process: Process,
         command: Vec<String>,
@@ -87,7 +87,7 @@ enum Next {
     },
 }
 
-/// An event of the relay.
+/// An event that the relay must handle.
 enum Happened {
     FromHost(Option<String>),
     FromServer(Option<String>),
@@ -162,7 +162,7 @@ impl Connection<'_> {
 
     fn build(&mut self, event: Event) {
         match event {
-            // While a server is built, requests wait for this server.
+            // While a build is running, requests wait for the server that the build creates.
             Event::Started => self.absent = None,
             Event::Failed(why) => self.fail(&why),
             Event::Built(Built { command, is_new }) => {
@@ -209,7 +209,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Replaces the current server, if the next one is ready.
+    /// Replaces the current server, if the next server is ready.
     fn replace(&mut self) {
         if !matches!(self.next, Next::Ready { .. }) {
             return;
@@ -219,7 +219,7 @@ impl Connection<'_> {
             return;
         };
         if greeted != self.relay.hello_method() {
-            // The host has sent a handshake in the meantime.
+            // The host has sent a handshake in the meantime. Start another process that responds to this handshake.
             return self.start(command);
         }
         let previous = self.server.replace(process);
@@ -275,7 +275,7 @@ async fn next_server(next: &mut Next) -> Happened {
     }
 }
 
-/// Waits until this time. Without a time, waits forever.
+/// Waits until the time `time`. If `time` is `None`, waits forever.
 async fn passed(time: Option<Instant>) {
     match time {
         Some(time) => tokio::time::sleep_until(time).await,
@@ -283,7 +283,7 @@ async fn passed(time: Option<Instant>) {
     }
 }
 
-/// A server process and its lines.
+/// A server process, and the channels for the lines of its input and output.
 struct Process {
     group: Group,
     input: mpsc::UnboundedSender<String>,
@@ -348,7 +348,7 @@ fn writer(
     (tx, task)
 }
 
-/// Reads the lines of a stream. The channel ends with the stream.
+/// Reads the lines of a stream. The returned channel ends with the stream.
 fn lines(stream: impl AsyncRead + Send + Unpin + 'static) -> mpsc::UnboundedReceiver<String> {
     let (tx, rx) = mpsc::unbounded_channel();
     tokio::spawn(async move {

@@ -9,15 +9,15 @@ use std::{
 
 /// The interval between two checks of the files.
 const INTERVAL: Duration = Duration::from_millis(300);
-/// If a file changes during this number of consecutive builds, it counts as output of the build command.
+/// If a file changes during this number of consecutive builds, the file counts as output of the build command.
 const OUTPUT: u32 = 3;
 
-/// The watched files, with modification time and size.
+/// The watched files. Each path is mapped to the modification time and the size of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Files(BTreeMap<PathBuf, (Option<SystemTime>, u64)>);
 
 impl Files {
-    /// Reads the files in these folders, without build output, hidden files, and temporary files of editors.
+    /// Reads the files in the folders `roots`, without build output, hidden files, and temporary files of editors.
     pub(super) async fn read(roots: &[PathBuf]) -> Self {
         let roots = roots.to_vec();
         let read = tokio::task::spawn_blocking(move || {
@@ -30,8 +30,8 @@ impl Files {
         read.await.unwrap_or_default()
     }
 
-    /// Waits until at least one file differs from this state. Then waits until all files stay unchanged for one
-    /// interval. Returns the new state, and a changed file.
+    /// Waits until at least one file differs from the state `self`. After the first change, waits until all files stay
+    /// unchanged for one interval. Returns the new state of the files, and one changed file.
     pub(super) async fn changed(&self, roots: &[PathBuf]) -> (Self, PathBuf) {
         let mut last: Option<Self> = None;
         loop {
@@ -94,7 +94,7 @@ impl ChangedDuringBuilds {
         outputs.map(|(path, _)| path.clone()).collect()
     }
 
-    /// Returns whether this file became known as output of the build command with the last build.
+    /// Returns `true` if the last build has shown for the first time that the build command writes the file `path`.
     pub(super) fn is_new_output(&self, path: &Path) -> bool {
         self.0.get(path) == Some(&OUTPUT)
     }

@@ -1,4 +1,4 @@
-//! Collects facts about a server. Does not call tools.
+//! Collects facts about a server, without a call of its tools.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -44,10 +44,10 @@ impl Model for Nobody {
     }
 }
 
-/// The first line on the standard output of a program that is not an MCP message.
+/// The first line that a server program has written to its standard output and that is not an MCP message.
 type Stray = Arc<Mutex<Option<StrayOutput>>>;
 
-/// Returns a host without capabilities that stores stray output in `stray`.
+/// Returns a host that has no capabilities and that stores stray output in `stray`.
 fn bare_host(stray: &Stray) -> HostBuilder {
     let kept = Arc::clone(stray);
     App::host().with_stray_output(move |stray| {
@@ -98,7 +98,7 @@ pub(crate) async fn gather(app: &App, server: &str, reach: &ConnectionArgs) -> R
     Ok(report)
 }
 
-/// Collects facts about a server, as a host with this profile receives them.
+/// Collects the facts about a server that a host with the given profile receives.
 pub(crate) async fn gather_as(
     app: &App,
     server: &str,
@@ -175,7 +175,7 @@ async fn attempt(
     }
 }
 
-/// Returns the root cause of an error. The other errors in the chain only name the operation that failed.
+/// Returns the root cause of an error. The other errors in the chain of causes only name the operation that failed.
 fn cause(error: &HostError) -> String {
     let mut cause: &(dyn std::error::Error + 'static) = error;
     let mut above = None;
@@ -184,7 +184,8 @@ fn cause(error: &HostError) -> String {
         cause = next;
     }
     match above {
-        // A line of output alone does not describe the failed operation.
+        // A line of output does not describe the failed operation, so the text also contains the error above the
+        // line.
         Some(above) if cause.is::<StrayOutput>() => format!("{above}: {cause}"),
         _ => cause.to_string(),
     }
@@ -233,7 +234,7 @@ async fn listed<T>(listing: impl Future<Output = antiphon_host::Result<Vec<T>>>)
     }
 }
 
-/// Lists the tools for another host.
+/// Lists the tools that the server offers to another host.
 async fn tools_for(endpoint: &Endpoint, host: HostBuilder) -> Option<Vec<Value>> {
     let connection = timeout(PATIENCE, host.build().connect(endpoint.clone())).await.ok()?.ok()?;
     let tools = listed(connection.tools()).await.ok();

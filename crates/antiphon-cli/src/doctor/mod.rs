@@ -80,7 +80,7 @@ impl Doctor {
     }
 }
 
-/// Returns the profile of the host with this name.
+/// Returns the profile of the host with the name `name`.
 fn profile(name: &str) -> Result<HostProfile, String> {
     let mut profiles = HostProfile::ALL.iter().copied();
     profiles.find(|profile| profile.name() == name).ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! The facts about a server. The module `checks` evaluates these facts.
+//! The facts about a server. The module `checks` evaluates the facts.
 
 use std::time::Duration;
 
@@ -8,17 +8,17 @@ use serde_json::{Value, json};
 /// The facts about a server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Report {
-    /// The server, as the user wrote it.
+    /// The name, the URL or the command with which the user selected the server.
     pub(crate) server: String,
     pub(crate) attempts: Vec<Attempt>,
-    /// The capabilities on the newest revision that the server supports.
+    /// The name, capabilities and items that the server sends on its newest supported revision.
     pub(crate) declared: Option<Declared>,
     /// The names of the tools that the server lists for a host without capabilities.
     pub(crate) bare_tools: Option<Vec<String>>,
     pub(crate) web: Option<Web>,
-    /// A line on the program's standard output that is not an MCP message.
+    /// A line that the program has written to its standard output and that is not an MCP message.
     pub(crate) stray: Option<String>,
-    /// The host for which the report was requested. If it is set, `declared` contains the items that this host
+    /// The host for which the report was requested. If a host is set, `declared` contains the items that the host
     /// receives.
     pub(crate) host: Option<SeenBy>,
 }
@@ -40,7 +40,7 @@ pub(crate) struct Attempt {
     pub(crate) took: Duration,
     /// The negotiated protocol revision.
     pub(crate) ended: Result<String, Failure>,
-    /// The capabilities that the server declares on this revision.
+    /// The capabilities that the server declares on the negotiated revision.
     pub(crate) capabilities: Value,
 }
 
@@ -49,9 +49,9 @@ pub(crate) struct Attempt {
 pub(crate) enum Failure {
     /// The server requires authentication.
     Unauthorized,
-    /// The server did not respond within this time.
+    /// The server did not respond within the time limit. The value is the time limit.
     TimedOut(Duration),
-    /// Another reason as text, with a hint for the user.
+    /// The connection failed for another reason. The fields contain the reason and a hint for the user.
     Other { cause: String, hint: Option<&'static str> },
 }
 

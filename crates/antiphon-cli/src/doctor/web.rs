@@ -10,7 +10,7 @@ use super::report::Web;
 use crate::{config::Definition, target::ConnectionArgs};
 
 const PATIENCE: Duration = Duration::from_secs(10);
-/// A foreign origin. Names under `.invalid` are never registered.
+/// The origin of a foreign web page. Names under `.invalid` are never registered.
 const FOREIGN: &str = "https://somebody-else.invalid";
 
 /// Probes a server over HTTP. Returns `None` if the URL is invalid or the first request fails.

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use crate::print;
 
-/// The numbers of a server's items. A number is `None` if the server does not offer such items, or if the server could
-/// not list them.
+/// The numbers of a server's items. A number is `None` if the server does not offer items of this kind, or if the
+/// server could not list these items.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) tools: Option<usize>,
@@ -93,10 +93,11 @@ pub(crate) fn capabilities(capabilities: &Value) -> Vec<String> {
     words
 }
 
-/// The extension for tasks.
+/// The name of the MCP extension for tasks.
 pub(crate) const TASKS: &str = "io.modelcontextprotocol/tasks";
 
-/// The name under which the host reports the tasks of MCP 2025-11-25. The SDK does not support these tasks.
+/// The name under which the host reports the tasks of MCP 2025-11-25. The SDK does not support the tasks of MCP
+/// 2025-11-25.
 pub(crate) const LEGACY_TASKS: &str = "antiphon/tasks";
 
 fn names(object: &Value) -> Vec<String> {

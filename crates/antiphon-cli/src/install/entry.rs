@@ -7,7 +7,8 @@ use serde_json::{Map, Value, json};
 use super::host::{HostName, Layout};
 use crate::config::Definition;
 
-/// The time limit for requests in entries for goose, in seconds. This value is the default of goose.
+/// The time limit for requests, in seconds, which each entry for goose contains. This time limit is also the default
+/// of goose.
 const GOOSE_TIMEOUT: u32 = 300;
 
 /// Returns the entry of a server, in the form that the host reads.
@@ -90,8 +91,8 @@ fn program(host: HostName, layout: Layout, name: &str, command: &str, server: &D
     }
 }
 
-/// Returns the member `enabled` of an entry for opencode. opencode 2 uses `disabled` instead, so the entry has no such
-/// member.
+/// Returns the member `enabled` of an entry for opencode. opencode 2 uses `disabled` instead, so its entries have no
+/// member `enabled`.
 fn is_enabled(layout: Layout) -> Option<Value> {
     (layout != Layout::Opencode2).then(|| json!(true))
 }
@@ -105,8 +106,8 @@ fn members<const N: usize>(members: [(&str, Option<Value>); N]) -> Value {
     Value::Object(present.collect::<Map<_, _>>())
 }
 
-/// Reads the address or the command of an entry. Returns `None` for entries without an address and a command, such as
-/// the built-in extensions of goose.
+/// Reads the address or the command of an entry. Returns `None` if the entry contains neither an address nor a
+/// command, as for the built-in extensions of goose.
 pub(crate) fn read(entry: &Value) -> Option<Definition> {
     let texts = |value: &Value| -> Vec<String> {
         value.as_array().into_iter().flatten().filter_map(Value::as_str).map(ToOwned::to_owned).collect()

@@ -18,9 +18,10 @@ use super::{
 pub(crate) struct ConfigFile {
     /// The path that the host reads.
     path: PathBuf,
-    /// If `path` is a symbolic link, the target of the link. Otherwise, the same as `path`.
+    /// The target of the link if `path` is a symbolic link. If `path` is not a symbolic link, `target` is equal to
+    /// `path`.
     target: PathBuf,
-    /// The text, or `None` if the file does not exist.
+    /// The text of the file, or `None` if the file does not exist.
     text: Option<String>,
 }
 
@@ -97,8 +98,8 @@ fn text(path: &Path) -> io::Result<Option<String>> {
     }
 }
 
-/// Creates a temporary file. If the configuration file is new, only the user can read it, because the file can contain
-/// secrets. A file in a project is readable for all users of the folder.
+/// Creates a temporary file. If the configuration file is new, only the user can read the file, because the file can
+/// contain secrets. A file in a project is readable for all users of the folder.
 fn temporary(folder: &Path, scope: Scope) -> io::Result<tempfile::NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".antiphon-");

@@ -1,6 +1,7 @@
 //! The supported hosts, with the place and the form of their configuration files.
 //!
-//! The page "Connect a client" of the documentation lists the source and the date of each form.
+//! For each host, the documentation page "Connect a client" names the source that describes the configuration file,
+//! and the date of this source.
 
 use std::path::{Path, PathBuf};
 
@@ -48,7 +49,7 @@ pub(crate) enum Scope {
     Project,
 }
 
-/// The form of entries in a configuration file. Two hosts have changed their form.
+/// The form of entries in a configuration file. Two hosts have changed the form of their entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
     Usual,
@@ -91,7 +92,8 @@ impl HostName {
     pub(crate) fn layout(self, path: &Path, file: &Value) -> Layout {
         let servers = file.pointer("/mcp/servers");
         match self {
-            // In the form of opencode 1, `servers` can be the name of a server. Such a server has a type.
+            // In the form of opencode 1, `servers` can be the name of a server. Each server entry has a type, but the
+            // list of servers has no type.
             Self::Opencode if servers.is_some_and(|it| it.is_object() && !it["type"].is_string()) => {
                 Layout::Opencode2
             }
@@ -118,7 +120,7 @@ impl HostName {
         if self == Self::Goose { name.to_lowercase() } else { name.to_owned() }
     }
 
-    /// Returns the configuration file of a scope.
+    /// Returns the path of the host's configuration file for the scope `scope`.
     pub(crate) fn path(self, scope: Scope) -> Result<PathBuf> {
         match scope {
             Scope::User => self.user_path(),
@@ -225,7 +227,8 @@ impl Folders {
     }
 }
 
-/// Returns the folder in an environment variable. Relative paths are ignored, because hosts ignore them.
+/// Returns the folder in an environment variable. Relative paths are ignored, because hosts also ignore relative
+/// paths.
 fn folder(variable: &str) -> Option<PathBuf> {
     std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute())
 }

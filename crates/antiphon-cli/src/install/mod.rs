@@ -124,7 +124,9 @@ impl Install {
         let fragment = fragment(host, keys, &name, &masked);
         if change != Change::Unchanged {
             let Some(text) = place.document.with(keys, &name, &entry) else {
-                bail!("{shown} cannot be edited safely: its form is unusual; add this by hand:\n{fragment}")
+                bail!(
+                    "{shown} cannot be edited safely: the command cannot add the entry without changing other parts of the file; add this by hand:\n{fragment}"
+                )
             };
             if !self.dry_run {
                 self.warn(host, scope, &place, &server);
@@ -235,7 +237,9 @@ impl Uninstall {
             return Ok(Outcome::Nothing);
         }
         let Some(text) = place.document.without(keys, &name) else {
-            bail!("{shown} cannot be edited safely: its form is unusual; remove `{name}` by hand")
+            bail!(
+                "{shown} cannot be edited safely: the command cannot remove the entry without changing other parts of the file; remove `{name}` by hand"
+            )
         };
         if !dry_run {
             place.file.write(&text, scope)?;
@@ -280,7 +284,7 @@ impl Place {
 enum Change {
     Added,
     Replaced,
-    /// The file already has the entry.
+    /// The configuration file already has the entry.
     Unchanged,
 }
 
@@ -308,7 +312,7 @@ fn masked(server: &Definition) -> Definition {
     }
 }
 
-/// Returns the text of a file that contains only this entry.
+/// Returns the text of a configuration file that contains only the entry `entry`.
 fn fragment(host: HostName, keys: &[&str], name: &str, entry: &Value) -> String {
     let empty = Document::parse(host.format(), "").ok();
     empty.and_then(|empty| empty.with(keys, name, entry)).unwrap_or_else(|| format!("{entry:#}"))

@@ -19,7 +19,7 @@ use crate::{
     print,
 };
 
-/// Whether Antiphon is on crates.io. Until then, a project needs a local copy of the source.
+/// Whether Antiphon is on crates.io. If Antiphon is not on crates.io, a project needs a local copy of the source.
 const PUBLISHED: bool = false;
 
 /// Create a project: a server, a test and a Dockerfile.

@@ -14,7 +14,7 @@ pub(crate) struct Project<'a> {
 }
 
 impl Project<'_> {
-    /// Returns the contents of the files, by path.
+    /// Returns the path and the content of each file.
     pub(crate) fn files(&self) -> Vec<(&'static str, String)> {
         let (main, readme, server) = if self.http {
             (
@@ -83,7 +83,7 @@ fn version() -> &'static str {
     concat!(env!("CARGO_PKG_VERSION_MAJOR"), ".", env!("CARGO_PKG_VERSION_MINOR"))
 }
 
-/// Returns the path from one folder to another: relative, or absolute if they share only the root.
+/// Returns the path from one folder to another folder. If the two folders share only the root, the path is absolute.
 pub(crate) fn relative(from: &Path, to: &Path) -> PathBuf {
     let (from, to): (Vec<Component<'_>>, Vec<_>) = (from.components().collect(), to.components().collect());
     let shared = from.iter().zip(&to).take_while(|(a, b)| a == b).count();
@@ -121,7 +121,8 @@ mod tests {
         }
     }
 
-    /// The workspace compiles and tests the example project. So this test ensures that new projects compile.
+    /// The workspace compiles and tests the example project. So the comparison with the example ensures that new
+    /// projects compile.
     #[test]
     fn example_is_what_the_template_creates() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/new-project");

@@ -18,14 +18,15 @@ const MANIFEST_VERSION: &str = "0.3";
 #[derive(Debug)]
 pub(crate) struct Binary {
     pub(crate) path: PathBuf,
-    /// The path in the bundle.
+    /// The path of the program in the bundle.
     pub(crate) entry: String,
     /// The platform of the program, with its name in manifests: `linux`, `darwin` or `win32`.
     pub(crate) platform: &'static str,
 }
 
 impl Binary {
-    /// Creates a `Binary`. The first bytes of the file determine its platform. This machine can have another platform.
+    /// Creates a `Binary`. The first bytes of the program file determine the platform of the program. The platform of
+    /// the program can differ from the platform of this machine.
     pub(crate) fn new(path: PathBuf, name: &str, head: &[u8]) -> Self {
         let own = if cfg!(windows) {
             "win32"
@@ -79,7 +80,7 @@ impl Project {
             let message = "`Cargo.toml` has no package; run the command in the folder of a package";
             return Err(Misused(message.into()).into());
         };
-        // If the version is inherited from a workspace, it is not in this file.
+        // If the project inherits its version from a workspace, this file does not contain the version.
         let version = match (cargo["version"].as_str(), server["version"].as_str()) {
             (Some(own), Some(other)) if own != other => {
                 let message = format!(
@@ -106,7 +107,8 @@ impl Project {
         }
     }
 
-    /// Returns the package of `server.json` for crates.io, or its first package.
+    /// Returns the package for crates.io that `server.json` lists. If `server.json` lists no package for crates.io,
+    /// returns the first package.
     fn package(&self) -> &Value {
         static NONE: Value = Value::Null;
         let packages = items(&self.server["packages"]);
@@ -184,7 +186,7 @@ impl Project {
         items(&self.package()["packageArguments"]).iter().flat_map(fixed).collect()
     }
 
-    /// Returns the environment of the program, and the settings that the host requests from the user.
+    /// Returns the environment variables of the program, and the settings that the host requests from the user.
     fn environment(&self) -> (Map<String, Value>, Map<String, Value>) {
         let (mut env, mut settings) = (Map::new(), Map::new());
         for variable in items(&self.package()["environmentVariables"]) {

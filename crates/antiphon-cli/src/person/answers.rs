@@ -17,19 +17,19 @@ use crate::{
     print::{clean, first_line},
 };
 
-/// Answers by question key. The answers under `*` apply to all other forms.
+/// A map from question keys to the answers in the file. The answers under `*` apply to all other forms.
 #[derive(Debug)]
 pub(super) struct Answers {
     by_key: BTreeMap<String, Turns>,
-    /// The number of used answers of each list.
+    /// A map from each question key to the number of answers that were already used.
     given: Mutex<BTreeMap<String, usize>>,
 }
 
 #[derive(Debug)]
 enum Turns {
-    /// The same answer every time.
+    /// The file contains one answer for the question key. The CLI uses this answer every time.
     Always(Answer),
-    /// A list of answers, which are used one after the other.
+    /// The file contains a list of answers for the question key. The CLI uses these answers one after the other.
     Each(Vec<Answer>),
 }
 

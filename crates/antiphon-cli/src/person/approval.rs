@@ -22,7 +22,7 @@ use crate::print::{clean, first_line};
 /// Shows sampling requests to the user for approval.
 pub(super) struct Approving {
     person: Person,
-    /// The model that replies.
+    /// The name of the model that replies.
     model: String,
     /// Whether the user has approved all further requests.
     always: AtomicBool,
@@ -119,8 +119,8 @@ impl Approval for Nobody {
     }
 }
 
-/// The user in the role of a model. A host must use the same `ByHand` for its model and for its approval, because a
-/// model cannot reject a request.
+/// A model whose replies the user writes. A host must use the same `ByHand` for its model and for its approval,
+/// because a model cannot reject a request.
 #[derive(Clone, Debug)]
 pub(super) struct ByHand {
     person: Person,

@@ -21,7 +21,7 @@ pub(super) async fn show(person: &Person, form: &Form) -> Shown {
     }
 }
 
-/// Asks for the values of `fields`. Returns `None` if the user declines or cancels.
+/// Asks for the values of `fields`. Returns `None` if the user declines or cancels the form.
 pub(crate) async fn fill(person: &Person, message: String, fields: Vec<Field>) -> Option<Map<String, Value>> {
     match person.terminal().ask(move || fill_in(&message, &fields)).await {
         Asked::Answered(Shown::Accept(Value::Object(content))) => Some(content),
@@ -29,7 +29,7 @@ pub(crate) async fn fill(person: &Person, message: String, fields: Vec<Field>) -
     }
 }
 
-/// Shows a message and asks for the values of `fields`. This function blocks the thread.
+/// Shows a message and asks for the values of `fields`. `fill_in` blocks the current thread.
 pub(super) fn fill_in(message: &str, fields: &[Field]) -> Asked<Shown> {
     eprintln!("\n{message}");
     if fields.is_empty() {
@@ -79,7 +79,7 @@ const DECLINE: &str = "decline: I would rather not answer";
 const CANCEL: &str = "cancel: close the form";
 const BACK: &str = "go back to the form";
 
-/// Asks for consent. A form without fields has only a message.
+/// Asks the user for consent. A form without fields has only a message.
 fn confirm() -> Asked<Shown> {
     pick("Agree?", vec![ACCEPT, DECLINE, CANCEL]).map(|answer| match answer {
         ACCEPT => Shown::Accept(Value::Object(Map::new())),

@@ -1,4 +1,4 @@
-//! Answers the questions of servers: with the user at the terminal, or with a file.
+//! Answers the questions of servers. The answers come from the user at the terminal, or from a file.
 
 mod answers;
 mod approval;
@@ -54,14 +54,14 @@ pub(crate) enum Samples {
     Hand,
 }
 
-/// The user, or the file with answers.
+/// The source of answers to questions: the user at the terminal, or a file.
 #[derive(Clone, Debug)]
 pub(crate) struct Person(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     pub(crate) terminal: Terminal,
-    /// The server that asks.
+    /// The server that asks the questions.
     server: String,
     /// Whether a user is present to answer.
     present: bool,
@@ -71,10 +71,10 @@ struct Inner {
     noted: Mutex<Noted>,
 }
 
-/// The maximum number of characters of a server's command in a question.
+/// The maximum number of characters of a server's command that a question shows.
 const LONGEST_NAME: usize = 80;
 
-/// The outcomes of the questions.
+/// Records which questions were not answered, and whether the user declined a question.
 #[derive(Debug, Default)]
 struct Noted {
     /// Questions that were not answered, as messages for the user.
@@ -129,7 +129,7 @@ impl Person {
         &self.0.terminal
     }
 
-    /// Returns the server that asks, as the user wrote it.
+    /// Returns the name, the URL or the command with which the user selected the server.
     fn server(&self) -> &str {
         &self.0.server
     }
@@ -148,13 +148,13 @@ impl Person {
         }
     }
 
-    /// Records that the user declined.
+    /// Records that the user declined a question.
     fn decline(&self) {
         self.0.noted.lock().unwrap_or_else(PoisonError::into_inner).declined = true;
     }
 
-    /// Prints the unanswered questions, and returns the final outcome. `outcome` does not take unanswered questions
-    /// into account.
+    /// Prints the unanswered questions, and returns the final outcome. If a question was not answered or the user
+    /// interrupted the CLI, the final outcome differs from `outcome`.
     pub(crate) fn outcome(&self, outcome: Outcome) -> Outcome {
         if self.terminal().is_interrupted() {
             return Outcome::Interrupted;
@@ -167,8 +167,8 @@ impl Person {
         if !noted.unanswered.is_empty() || (failed && noted.declined) { Outcome::Unanswered } else { outcome }
     }
 
-    /// Does the same as [`Person::outcome`], for commands that can fail. If unanswered questions or an interrupt
-    /// determine the outcome, prints the error.
+    /// Returns the final outcome like [`Person::outcome`], for commands that can fail. If the command failed because
+    /// of an unanswered question or an interrupt, prints the error.
     pub(crate) fn ended(&self, ended: Result<Outcome>) -> Result<Outcome> {
         self.terminal().screen.finish();
         match ended {
@@ -184,8 +184,8 @@ impl Person {
     }
 }
 
-/// Returns a host for commands that only list items. The host declares the capabilities of this user, and declines all
-/// questions.
+/// Returns a host for commands that only list items. The returned host declares the capabilities of this user, and
+/// declines all questions.
 pub(crate) fn declaring(app: &App) -> HostBuilder {
     let host = App::host()
         .with_forms(|_: Form| std::future::ready(Shown::Decline))
@@ -197,7 +197,7 @@ pub(crate) fn declaring(app: &App) -> HostBuilder {
     }
 }
 
-/// Answers forms from the file, or shows them to the user.
+/// Answers forms from the file, or shows the forms to the user.
 struct Asking(Person);
 
 impl FormHandler for Asking {

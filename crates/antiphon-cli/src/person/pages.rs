@@ -67,8 +67,8 @@ fn openable(text: &str) -> Result<Url, String> {
     }
 }
 
-/// Returns the URL, its host on a separate line, and warnings. A parsed URL is ASCII, so it cannot contain lookalike
-/// characters.
+/// Returns the URL, its host on a separate line, and warnings. A parsed URL is ASCII, so the URL cannot contain
+/// lookalike characters.
 fn shown(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default();
     let mut lines = vec![format!("  {url}"), format!("  host: {host}")];

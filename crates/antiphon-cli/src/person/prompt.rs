@@ -12,10 +12,10 @@ use super::{
 };
 use crate::print::clean;
 
-/// The list item that leaves a field empty.
+/// The list item with which the user leaves a field empty.
 const NOTHING: &str = "(leave it empty)";
 
-/// Asks for a field's value. Returns `None` if the field is left empty. `before` is the previous value.
+/// Asks for a field's value. Returns `None` if the field is left empty. `before` is the previous value of the field.
 pub(super) fn ask(field: &Field, before: Option<&Value>) -> Asked<Option<Value>> {
     let required = field.is_required();
     let title = one_line(&field.title);
@@ -54,7 +54,7 @@ impl Prompt<'_> {
     }
 
     /// Returns the start position of the cursor for a field without a previous value. If the field is optional, Enter
-    /// at this position leaves it empty.
+    /// at the start position leaves the field empty.
     fn undecided(&self, choices: usize) -> usize {
         if self.required { 0 } else { choices }
     }
@@ -128,7 +128,7 @@ fn one_line(text: &str) -> String {
     clean(text).replace(['\n', '\t'], " ")
 }
 
-/// Returns the text that the user types for a value.
+/// Returns the text that a user would type to enter `value`.
 fn written(value: &Value) -> String {
     match value {
         Value::String(text) => one_line(text),

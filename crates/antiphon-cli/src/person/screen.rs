@@ -16,10 +16,10 @@ use crate::print::{clean, first_line};
 pub(crate) const LEVELS: [&str; 8] =
     ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 
-/// The progress display of a call. It writes only to standard error.
+/// The progress display of a call. The display writes only to standard error.
 #[derive(Debug)]
 pub(crate) struct Screen {
-    /// Whether the terminal can draw bars. If not, progress is printed as lines.
+    /// Whether the terminal can draw bars. If the terminal cannot draw bars, progress is printed as lines.
     bars: bool,
     state: Mutex<State>,
 }
@@ -27,11 +27,11 @@ pub(crate) struct Screen {
 #[derive(Debug, Default)]
 struct State {
     bar: Option<ProgressBar>,
-    /// Lines that arrived during a question. These lines are printed after the question.
+    /// Lines that arrived during a question. The held lines are printed after the question.
     held: Option<Vec<String>>,
-    /// The index of the lowest severity to show. With `LEVELS.len()`, no log message is shown.
+    /// The index of the lowest severity to show. If the index is `LEVELS.len()`, no log message is shown.
     mildest: usize,
-    /// The last status text.
+    /// The last status text that was shown.
     said: Option<String>,
 }
 
@@ -119,15 +119,15 @@ impl Screen {
         }
     }
 
-    /// Shows a status text, but only if bars are drawn. Otherwise, the text is omitted, because it is not important
-    /// enough for a separate line.
+    /// Shows a status text, but only if the terminal draws bars. Without bars, the text is omitted, because the text is
+    /// not important enough for a separate line.
     pub(crate) fn status_quietly(&self, text: &str) {
         if self.bars {
             self.status(text);
         }
     }
 
-    /// Hides the bar for a question. Lines that arrive during the question are kept.
+    /// Hides the progress bar while the user answers a question. Lines that arrive during the question are kept.
     pub(super) fn hold(&self) {
         let mut state = self.lock();
         if let Some(bar) = state.bar.take() {
@@ -174,7 +174,7 @@ fn style(template: &str) -> ProgressStyle {
 }
 
 fn thousandths(number: f64) -> u64 {
-    // Invalid numbers become 0 or the maximum.
+    // If the number is invalid, the conversion returns 0 or the maximum.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates")]
     let thousandths = (number * 1e3) as u64;
     thousandths

@@ -15,7 +15,7 @@ pub(crate) struct Terminal {
     interrupted: AtomicBool,
 }
 
-/// The outcome of a question.
+/// The answer to a question, or the reason why the question has no answer.
 pub(crate) enum Asked<T> {
     Answered(T),
     /// The user closed the question.
@@ -29,7 +29,8 @@ impl Terminal {
         Self { screen: Screen::new(), turn: Mutex::new(()), interrupted: AtomicBool::new(false) }
     }
 
-    /// Asks a question after all earlier questions have ended. `question` runs on a blocking thread, so it can block.
+    /// Asks a question after all earlier questions have ended. `question` runs on a blocking thread, so `question` can
+    /// block.
     pub(crate) async fn ask<T, F>(&self, question: F) -> Asked<T>
     where
         T: Send + 'static,

@@ -2,8 +2,8 @@
 
 use serde_json::value::RawValue;
 
-/// Formats a line with these cells. Numbers have all their digits. Spreadsheets execute text that starts like a
-/// formula, so such text gets an apostrophe.
+/// Formats a CSV line with the cells `cells`. Numbers in the line have all their digits. Spreadsheets execute text that
+/// starts like a formula, so `line` puts an apostrophe before such text.
 pub(crate) fn line<'a>(cells: impl Iterator<Item = Option<&'a RawValue>>) -> String {
     let mut line = String::new();
     for (at, cell) in cells.enumerate() {
@@ -18,7 +18,7 @@ pub(crate) fn line<'a>(cells: impl Iterator<Item = Option<&'a RawValue>>) -> Str
             _ => line.push_str(json),
         }
     }
-    // An empty line does not count as one row.
+    // CSV readers ignore an empty line, so a row with one empty cell becomes `""`.
     if line.is_empty() {
         line.push_str("\"\"");
     }

@@ -28,7 +28,8 @@ struct Word {
     quoted: bool,
 }
 
-/// Longer operators come first: `<=` is not `<` with a value that starts with `=`.
+/// The operators of conditions. Longer operators come first, because `<=` must not be parsed as `<` with a value that
+/// starts with `=`.
 const SIGNS: [(&str, FilterOp); 8] = [
     ("!=", FilterOp::Ne),
     ("<=", FilterOp::Le),
@@ -44,7 +45,6 @@ const HOW: &str = "write it as `amount>=100`; the operators are = != < <= > >= ~
                    with), `in (a, b)`, `is null` and `is not null`";
 
 impl Filter {
-    /// Parses a condition.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let (column, rest) = column(text.trim())?;
         let (op, given) = condition(rest)?;
@@ -154,7 +154,7 @@ fn condition(text: &str) -> Result<(FilterOp, Given), String> {
     Ok((FilterOp::In, Given::Many(values)))
 }
 
-/// Parses a value and removes its quotes.
+/// Parses the value of a condition, and removes the quotes around the value.
 fn word(text: &str) -> Result<Word, String> {
     let text = text.trim();
     let quote = text.chars().next().filter(|first| matches!(first, '"' | '\''));

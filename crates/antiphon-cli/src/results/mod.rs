@@ -147,7 +147,7 @@ enum Change {
     Delete,
 }
 
-/// Changes a set. Prints a message if the set does not exist.
+/// Pins, unpins or deletes a result set. Prints a message if the set does not exist.
 async fn change(app: &App, set: &Set, change: Change) -> Result<Outcome> {
     let set = set.reach().await?.set;
     let (changed, what) = match change {

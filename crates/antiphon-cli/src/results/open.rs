@@ -47,8 +47,8 @@ impl Open {
         }
         match Doorway::open(url.as_str(), "A result set") {
             Ok(doorway) => {
-                // The file is kept, because the browser can open it after the CLI has ended. Only the owner can read
-                // the file, and its link expires.
+                // The file is kept, because the browser can open the file after the CLI has ended. Only the owner can
+                // read the file, and its link expires.
                 doorway.keep();
                 eprintln!("Opened in the browser. If it shows nothing, `--print` prints the address.");
             }
@@ -62,7 +62,7 @@ impl Open {
     }
 }
 
-/// A signed link.
+/// The response of the server to a request for a signed link.
 #[derive(Deserialize)]
 struct Link {
     url: String,
@@ -80,7 +80,8 @@ pub(crate) async fn address(remote: &Remote) -> Result<Url> {
         }
         Err(error) => match error.status() {
             Some(404 | 405 | 501) => {
-                // Check whether the set is missing or the server has no such web page.
+                // This request returns an error if the set does not exist. If the set exists, the server has no web
+                // page for result sets.
                 remote.text(Method::GET, "", None, WRITING).await?;
                 false
             }
@@ -101,7 +102,8 @@ pub(crate) async fn address(remote: &Remote) -> Result<Url> {
 
 /// Requests a signed link. Returns `None` if the server does not sign links and needs no token.
 ///
-/// Only the token of the link is used. The set's URL is already known, and can differ from the server's base URL.
+/// The CLI uses only the token of the signed link. The CLI already has the set's URL, which can differ from the URL in
+/// the link.
 async fn mint(remote: &Remote) -> Result<Option<String>> {
     // The web page only reads the set, and does not create new sets.
     let wanted = json!({"scopes": ["read"], "expires_in": LIFE.as_secs()});

@@ -11,17 +11,17 @@ use super::{set::Remote, view::View};
 /// The text of the spinner while a set is being written.
 pub(crate) const WRITING: &str = "still being written…";
 
-/// The manifest of a set.
+/// The manifest of a result set.
 ///
 /// Antiphon servers send a `SetManifest` of `antiphon_results`. The CLI also supports servers of other vendors, so
-/// this type is more tolerant. Missing fields have defaults, and an unknown status or format is kept as text and
-/// causes no error.
+/// `Manifest` is more tolerant than `SetManifest`. Missing fields have defaults, and an unknown status or format is
+/// kept as text and causes no error.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Manifest {
     pub(crate) status: String,
     pub(crate) rows: Option<u64>,
-    /// Whether `rows` is final.
+    /// Whether the number `rows` is final.
     pub(crate) exact: bool,
     pub(crate) bytes: Option<u64>,
     pub(crate) digest: Option<String>,
@@ -40,7 +40,7 @@ pub(crate) struct Lineage {
     pub(crate) query: String,
 }
 
-/// A page of rows. The numbers are next to `data` or in `pagination`.
+/// A page of rows. The counts and offsets of the rows are next to `data` or in `pagination`.
 #[derive(Deserialize)]
 struct WirePage {
     data: Vec<Box<RawValue>>,
@@ -64,7 +64,7 @@ struct Numbers {
     has_next: Option<bool>,
 }
 
-/// The rows, as the JSON text of the server.
+/// The rows, as the JSON text that the server has sent.
 pub(crate) struct Page {
     pub(crate) rows: Vec<Box<RawValue>>,
     pub(crate) total: u64,

@@ -111,7 +111,7 @@ impl Answer {
     }
 }
 
-/// Parses `name=rs_…` or `name=https://…/rs_…`. Requests identify sets by ID.
+/// Parses `name=rs_…` or `name=https://…/rs_…`. Requests to the server identify result sets by ID.
 fn other(text: &str) -> Result<(String, String), String> {
     let how = || format!("`{text}` is not a valid table; write `name=rs_…`, or `name=URL`");
     let (name, set) = text.split_once('=').ok_or_else(how)?;

@@ -52,8 +52,8 @@ pub(crate) struct Remote {
 }
 
 impl Remote {
-    /// Returns the set at a URL. The user must have typed this URL, or its origin must already be allowed. Requests for
-    /// the set contain these headers.
+    /// Returns the set at a URL. The user must have typed the URL, or its origin must already be allowed. Requests for
+    /// the set contain the headers `headers`.
     pub(crate) fn at(url: &str, headers: Vec<(String, String)>) -> Result<Self> {
         Self::new(headers, |options| Ok(DualResponseClient::new(at_origin(options, url)?)?.at(url)?))
     }
@@ -141,7 +141,7 @@ async fn answer(file: &str) -> Result<Value> {
     };
     let answer: Value =
         serde_json::from_str(&text).map_err(|error| Misused(format!("`{file}` is not JSON: {error}")))?;
-    // The file contains the whole result, or only its structured content.
+    // The file contains either the whole result of the tool, or only the structured content of the result.
     let bare = answer.get("results").is_some() && answer.get("structuredContent").is_none();
     Ok(if bare { json!({"structuredContent": answer}) } else { answer })
 }
@@ -176,7 +176,8 @@ pub(crate) async fn columns(set: &ParsedDualResponse) -> Vec<ColumnDefinition> {
     set.metadata().await.map(|metadata| metadata.columns).unwrap_or_default()
 }
 
-/// Converts an error. A missing set becomes an outcome, and other errors get a hint.
+/// Converts the error that a command returned. If the set does not exist, prints a hint and returns
+/// [`Outcome::Nothing`]. Some other errors get a hint for the user.
 pub(crate) fn failed(error: anyhow::Error) -> Result<Outcome> {
     match error.downcast_ref::<DualResponseClientError>() {
         Some(gone @ (DualResponseClientError::NotFound(_) | DualResponseClientError::Expired(_))) => {
@@ -206,8 +207,8 @@ pub(crate) fn failed(error: anyhow::Error) -> Result<Outcome> {
     }
 }
 
-/// Returns whether the server was unreachable: no connection was opened, or the server sent no response. If the
-/// connection broke later, returns `false`.
+/// Returns whether the server was unreachable: no connection was opened, or the server sent no response. If an open
+/// connection broke later, `is_away` returns `false`.
 fn is_away(error: &anyhow::Error) -> bool {
     let silent = matches!(error.downcast_ref(), Some(DualResponseClientError::Timeout { .. }));
     let refused = |cause: &(dyn std::error::Error + 'static)| {

@@ -35,7 +35,7 @@ impl Columns {
         Self(names.into_iter().map(|name| (name.clone(), numbers(name))).collect())
     }
 
-    /// Keeps only these columns, in this order. The error lists the existing columns.
+    /// Keeps only the columns `names`, in the given order. The error lists the existing columns.
     pub(crate) fn choose(&mut self, names: &[String]) -> Result<(), String> {
         let find = |name: &String| {
             let known: Vec<String> = self.0.iter().map(|(name, _)| print::clean(name)).collect();
@@ -55,7 +55,7 @@ impl Columns {
         self.0.split_off(most).into_iter().map(|(name, _)| name).collect()
     }
 
-    /// Formats the table. With a width, no line is longer than this width, and wide cells are shortened.
+    /// Formats the table. If `width` is set, no line is longer than `width`, and wide cells are shortened.
     pub(crate) fn table(&self, rows: &[Value], width: Option<u16>) -> String {
         let mut table = Table::new();
         table.load_preset(NOTHING);
@@ -92,7 +92,7 @@ fn cell(value: Option<&Value>) -> String {
     }
 }
 
-/// Formats the position of the shown rows: `rows 1 to 20 of 11,234`.
+/// Formats the position of the shown rows, for example as `rows 1 to 20 of 11,234`.
 pub(crate) fn footer(offset: u64, shown: u64, total: u64) -> String {
     match shown {
         0 if total == 0 => "no rows".to_owned(),

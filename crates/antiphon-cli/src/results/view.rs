@@ -23,18 +23,17 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// Returns the sort columns.
     pub(crate) fn sort(&self) -> &[Sort] {
         &self.sort
     }
 
-    /// Returns whether the view contains all rows, in any order.
+    /// Returns `true` if the view has no filter and so contains all rows of the set.
     pub(crate) fn is_all(&self) -> bool {
         self.filter.is_empty()
     }
 
-    /// Returns whether the view has filters or several sort columns. The first servers of result sets do not support
-    /// such views.
+    /// Returns whether the view has filters or several sort columns. Early servers do not support filters or several
+    /// sort columns.
     pub(crate) fn is_rich(&self) -> bool {
         !self.filter.is_empty() || self.sort.len() > 1
     }
@@ -52,7 +51,7 @@ impl View {
         let mut body = json!({});
         match &*self.sort {
             [] => {}
-            // All servers support this form.
+            // All servers support this form of the request with one sort column.
             [sort] => body["sort"] = json!(sort),
             sorts => body["sort"] = json!(sorts),
         }
@@ -87,7 +86,7 @@ impl View {
         }
     }
 
-    /// Returns the filters, with values of the columns' types.
+    /// Returns the filters. The value of each filter has the type of its column.
     pub(crate) fn filters(&self, columns: &[ColumnDefinition]) -> Result<Vec<snapshot::Filter>, Misused> {
         self.filter.iter().map(|filter| filter.typed(columns).map_err(Misused)).collect()
     }

@@ -36,7 +36,8 @@ impl Endpoint {
         self.send(self.request(Method::GET, &format!("runs/{run}"))).await
     }
 
-    /// Requests one change of the run, and returns its result. Returns `None` if the run does not exist.
+    /// Requests the operator action `what`, such as a retry, for the run `run`. Returns the result of the action.
+    /// Returns `None` if the run `run` does not exist.
     pub(super) async fn change(&self, run: &str, what: &str) -> Result<Option<String>> {
         let answer = self.send(self.request(Method::POST, &format!("runs/{run}/{what}"))).await?;
         Ok(answer.as_ref().map(result))

@@ -12,7 +12,7 @@ use tokio::{net::TcpListener, time::timeout};
 /// The maximum time to connect to a database.
 const DATABASE: Duration = Duration::from_secs(30);
 
-/// Serves the example. `announce` runs when the database is ready.
+/// Serves the example `institutions`. `announce` runs when the database is ready.
 pub(super) async fn serve(
     database: &str,
     backend: Backend,
@@ -20,12 +20,12 @@ pub(super) async fn serve(
     announce: impl FnOnce(&TcpListener) -> Result<()>,
 ) -> Result<()> {
     let unreachable = "the database cannot be reached";
-    // A pool retries a refused connection for 30 seconds, and its error does not contain the cause. So test the
-    // connection without a pool.
+    // A connection pool retries a refused connection for 30 seconds, and the pool's error does not contain the cause.
+    // So this code first tests the connection without a pool.
     let Ok(connected) = timeout(DATABASE, sqlx::PgConnection::connect(database)).await else {
         bail!("{unreachable}: it did not answer within {DATABASE:?}; check the address of `--database`");
     };
-    // The connection was only a test.
+    // This connection was opened only as a test, so close the connection.
     let _ = connected.context(unreachable)?.close().await;
     let pool = sqlx::PgPool::connect(database).await.context(unreachable)?;
     institutions::data::prepare(&pool).await.context("the table of institutions could not be created")?;

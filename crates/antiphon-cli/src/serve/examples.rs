@@ -17,17 +17,18 @@ use crate::{
     print,
 };
 
-/// An example.
+/// An example that `antiphon serve` can run.
 struct Example {
     name: &'static str,
     about: &'static str,
-    /// The arguments of a call to the example.
+    /// The command line arguments of an example call, which the CLI shows to the user.
     call: &'static str,
-    /// The server. `None` if the example needs a database. In this case, the module `database` serves the example.
+    /// The server of the example, or `None` if the example needs a database. The module `database` serves examples that
+    /// need a database.
     server: Option<fn() -> ServerBuilder>,
 }
 
-/// The examples of this build.
+/// The examples that this build of the CLI contains.
 const EXAMPLES: &[Example] = &[
     Example {
         name: "hello",
@@ -136,7 +137,8 @@ pub(super) async fn serve(serve: &Serve, app: &App) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Returns the error for an example that this build does not contain. `names` are the examples of this build.
+/// Returns the error for an example that this build does not contain. `names` contains the names of the examples in
+/// this build.
 fn unknown(name: &str, names: &[&str]) -> Misused {
     let optional = OPTIONAL.iter().find(|(_, names)| names.contains(&name));
     Misused(match optional {
@@ -147,7 +149,7 @@ fn unknown(name: &str, names: &[&str]) -> Misused {
     })
 }
 
-/// Returns a text that describes how to get a build with this feature.
+/// Returns a text that describes how to get a build with the feature `feature`.
 fn rebuild(feature: &str) -> String {
     format!(
         "in a clone of Antiphon's repository, run `cargo install --path crates/antiphon-cli --features {feature}`"

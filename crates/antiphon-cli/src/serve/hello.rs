@@ -1,4 +1,4 @@
-//! `hello`: the example that every build contains. This example needs neither a database nor a model.
+//! `hello`: the example that every build contains. The example `hello` needs neither a database nor a model.
 
 use antiphon::{ServerBuilder, prelude::*};
 

@@ -184,8 +184,8 @@ async fn cancel(State(sessions): Shared, Path(id): Path<String>) -> Result<Statu
     session.cancel(&id).then_some(StatusCode::ACCEPTED).ok_or_else(|| Refusal::unknown("call"))
 }
 
-/// Returns the URL that shows the result set of a call. The URL contains a signed link that gives access, so the
-/// response must not be stored.
+/// Returns the URL that shows the result set of a call. The URL contains a signed link that gives access to the result
+/// set, so a browser must not store the response.
 async fn viewer(State(sessions): Shared, Path(id): Path<String>) -> Result<Json<Value>, Refusal> {
     let url = sessions.of(&id)?.viewer.open(&id).await?;
     Ok(Json(json!({"url": url.as_str()})))

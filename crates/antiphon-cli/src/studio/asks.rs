@@ -19,13 +19,13 @@ use super::feed::Feed;
 #[serde(deny_unknown_fields)]
 pub(super) struct Answer {
     pub(super) action: Action,
-    /// The values of the form.
+    /// The values that the user entered into the form.
     #[serde(default)]
     pub(super) content: Value,
     /// Whether to approve all further sampling requests of this call.
     #[serde(default)]
     pub(super) all: bool,
-    /// Whether to show the model's reply to the user before it is sent to the server.
+    /// Whether to show the model's reply to the user before the studio sends the reply to the server.
     #[serde(default)]
     pub(super) review: bool,
 }
@@ -67,7 +67,7 @@ impl Asks {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the question is withdrawn, and the web page receives an event.
+    /// If the future of `ask` is dropped, the question is withdrawn, and the web page receives an event.
     pub(super) async fn ask(&self, id: &str, mut question: Value) -> Option<Answer> {
         let (tx, rx) = oneshot::channel();
         question["ask"] = json!(id);
@@ -77,11 +77,11 @@ impl Asks {
         rx.await.ok()
     }
 
-    /// Delivers an answer. Returns `false` if the question is not open.
+    /// Delivers an answer to the open question `id`. Returns `false` if the question is not open.
     pub(super) fn answer(&self, id: &str, answer: Answer) -> bool {
         let Some(Open { tx, .. }) = self.lock().remove(id) else { return false };
         let action = answer.action;
-        // Send this event before the answer, so that later events follow it.
+        // Send this event before the answer, so that the web page receives later events after this event.
         self.settle(
             id,
             match action {
@@ -119,7 +119,7 @@ impl Asks {
     }
 }
 
-/// An open question. Dropping this value withdraws the question.
+/// An open question. Dropping an `OpenAsk` withdraws the question.
 struct OpenAsk<'a> {
     asks: &'a Asks,
     id: &'a str,

@@ -26,7 +26,7 @@ const FILES: [(&str, &str, &str); 15] = [
     ("/timeline.js", SCRIPT, include_str!("assets/timeline.js")),
 ];
 
-/// Creates the router of the files. The files contain no secrets.
+/// Creates the router of the files. The files of the web page contain no secrets.
 pub(super) fn router() -> Router {
     FILES.into_iter().fold(Router::new(), |router, (path, kind, text)| {
         router.route(path, get(move || async move { ([(CONTENT_TYPE, kind)], text) }))

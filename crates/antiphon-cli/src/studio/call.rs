@@ -130,7 +130,7 @@ fn result_of(session: &Session, call: &str, result: &CallToolResult) -> Value {
         })
     });
     let mut result = serde_json::to_value(result).unwrap_or_default();
-    // The trace of the run is sent in other events.
+    // The studio sends the trace of the run in other events.
     if let Some(result) = result.as_object_mut() {
         result.remove("_meta");
     }

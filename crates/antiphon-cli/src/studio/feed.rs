@@ -12,7 +12,7 @@ use futures_util::{Stream, stream};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-/// The maximum number of stored events. A web page that reconnects receives the stored events that it missed.
+/// The maximum number of stored events. A web page that reconnects receives the stored events that the page missed.
 const KEPT: usize = 4_000;
 const KEPT_BYTES: usize = 16 * 1024 * 1024;
 
@@ -38,7 +38,7 @@ impl Feed {
         Self { kept: Mutex::default(), newest: watch::Sender::new(0), left: Mutex::new(Instant::now()) }
     }
 
-    /// Adds an event of this kind.
+    /// Adds an event of the kind `kind`.
     pub(super) fn tell(&self, kind: &str, mut event: Value) {
         event["type"] = json!(kind);
         event["at"] = json!(now());
@@ -68,7 +68,7 @@ impl Feed {
         (self.newest.receiver_count() == 0).then(|| left.elapsed())
     }
 
-    /// Returns the events after number `after`, and all future events.
+    /// Returns the stored events after the event with the number `after`, and all future events.
     pub(super) fn listen(
         self: &Arc<Self>,
         after: u64,
@@ -118,7 +118,7 @@ impl Feed {
     }
 }
 
-/// A listener. When this value is dropped, the feed records the time.
+/// A web page that listens to the feed. When a listener is dropped, the feed records the time.
 struct Listener {
     feed: Arc<Feed>,
     newest: watch::Receiver<u64>,

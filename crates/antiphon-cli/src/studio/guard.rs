@@ -36,10 +36,10 @@ const HEADERS: [(HeaderName, &str); 6] = [
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
 ];
 
-/// The checks of a request.
+/// The checks that every request must pass.
 #[derive(Clone)]
 pub(super) struct Guard {
-    /// `127.0.0.1:port` and `localhost:port`.
+    /// The allowed values of the header `Host`: `127.0.0.1:port` and `localhost:port`.
     hosts: Arc<[String; 2]>,
     token: Arc<str>,
 }
@@ -52,8 +52,8 @@ impl Guard {
         }
     }
 
-    /// Protects all routes. Requests for `files` must pass the checks of `Host` and `Origin`. Requests for `api` must
-    /// also contain the token.
+    /// Adds the checks to all routes. Requests for `files` must pass the checks of `Host` and `Origin`. Requests for
+    /// `api` must also contain the token.
     pub(super) fn around(&self, files: Router, api: Router) -> Router {
         let api = api.layer(middleware::from_fn_with_state(self.clone(), knows_token));
         let all = files.merge(api);
@@ -93,7 +93,7 @@ async fn knows_token(State(guard): State<Guard>, request: Request, next: Next) -
         .into_response()
 }
 
-/// Compares in constant time for equal lengths, so that timing does not reveal the position of a difference.
+/// Compares two texts of equal length in constant time, so that timing does not reveal the position of a difference.
 fn is_same(given: &str, token: &str) -> bool {
     given.len() == token.len()
         && given.bytes().zip(token.bytes()).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0

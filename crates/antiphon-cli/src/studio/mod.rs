@@ -89,7 +89,7 @@ impl Studio {
         let sessions = Arc::new(Sessions::new(app, sampler, first));
         let router = api::router(sessions, &guard::Guard::new(address.port(), token));
         print::print(app.json, &json!({"url": url}), || url.clone());
-        // Keep the file until the end, because the browser can open it late.
+        // Keep the file until the end, because the browser can open the file late.
         let _doorway = if self.no_open {
             eprintln!("Open this address in a browser. Ctrl-C stops.");
             None

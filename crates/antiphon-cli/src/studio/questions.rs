@@ -19,7 +19,8 @@ use super::{
 };
 use crate::person::hand;
 
-/// The questions of a session for the user. A clone is a handle to the same questions.
+/// The questions that a session asks the user on the web page. A clone of `PendingQuestions` is a handle to the same
+/// questions.
 #[derive(Clone)]
 pub(super) struct PendingQuestions {
     inner: Arc<Inner>,
@@ -71,7 +72,8 @@ impl PendingQuestions {
         Watched { model, questions: self.clone() }
     }
 
-    /// From now on, the user replies to sampling requests. Returns a model that returns the user's replies.
+    /// Returns a model whose replies the user writes. After this call, the user replies to all further sampling
+    /// requests.
     pub(super) fn by_hand(&self) -> Arc<dyn Model> {
         self.inner.by_hand.store(true, Ordering::SeqCst);
         Arc::new(ByHand(self.clone()))
@@ -206,7 +208,7 @@ impl Model for Watched {
     }
 }
 
-/// The user in the role of a model.
+/// A model whose replies the user writes on the web page.
 struct ByHand(PendingQuestions);
 
 impl Model for ByHand {

@@ -14,18 +14,19 @@ use tokio::sync::Notify;
 use super::{asks::Asks, call, feed::Feed, questions::PendingQuestions, refusal::Refusal, viewer::Viewer};
 use crate::{global::App, person::hand, print::clean, secrets, target::Target};
 
-/// The maximum number of rounds. The number is high, because the user can cancel an endless call.
+/// The maximum number of rounds of one call. The maximum number of rounds is high, because the user can cancel an
+/// endless call.
 const ROUNDS: u32 = 1_000;
 
 /// A connection of the web page to a server, with its calls and questions.
 pub(super) struct Session {
     pub(super) id: String,
-    /// The server, as the user wrote it.
+    /// The name, the URL or the command with which the user selected the server.
     pub(super) server: String,
     pub(super) connection: Connection,
     pub(super) feed: Arc<Feed>,
-    /// The messages of the connection, and the standard error of the program. They have a separate feed, so that they
-    /// do not displace the events of runs.
+    /// The messages of the connection, and the standard error of the program. Messages and lines have a separate feed,
+    /// so that they do not displace the events of runs.
     pub(super) traffic: Arc<Feed>,
     pub(super) asks: Arc<Asks>,
     pub(super) questions: PendingQuestions,
@@ -167,7 +168,6 @@ impl Session {
         }))
     }
 
-    /// Returns the prompts of the server.
     pub(super) async fn prompts(&self) -> anyhow::Result<Value> {
         let info = self.connection.server().await;
         Ok(match info.capabilities.get("prompts") {
@@ -188,7 +188,8 @@ impl Session {
         Ok(json!({"resources": resources, "templates": templates}))
     }
 
-    /// Starts a call. Only one call can run, because a question in a session does not contain the ID of its call.
+    /// Starts a call. Only one call can run at a time, because a question in a session does not contain the ID of its
+    /// call.
     pub(super) fn begin(self: &Arc<Self>, wanted: Wanted) -> Result<String, Refusal> {
         let mut running = self.lock();
         if running.is_some() {
@@ -239,7 +240,7 @@ impl Session {
     }
 }
 
-/// Returns whether the server sends its questions during a call. On later revisions, the response contains the
+/// Returns whether the server sends its questions during a call. On later protocol revisions, the response contains the
 /// questions.
 pub(super) fn is_legacy(revision: &str) -> bool {
     match Revision::of(Some(revision)) {

@@ -24,7 +24,7 @@ use crate::{
 
 /// The maximum number of connections.
 const MOST: usize = 8;
-/// The time within which a web page listens again after a reload, or after its computer wakes up.
+/// The time that a web page has to listen to its session again after a reload, or after the computer wakes up.
 const FORGOTTEN: Duration = Duration::from_mins(1);
 /// The timeout to connect to a server.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -33,8 +33,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(super) struct Sessions {
     app: App,
     sampler: Sampler,
-    /// The server from the command line, and its connection options. The token in these options is not sent to other
-    /// servers.
+    /// The server from the command line, and its connection options. The token in the connection options is not sent to
+    /// other servers.
     first: Option<(String, ConnectionArgs)>,
     open: Mutex<BTreeMap<String, Arc<Session>>>,
 }
@@ -106,7 +106,7 @@ impl Sessions {
         Ok(session)
     }
 
-    /// If there are too many sessions, closes a session without a listener.
+    /// Closes a session without a listener, if there are too many sessions.
     async fn make_room(&self) -> Result<(), Refusal> {
         let forgotten = {
             let mut open = self.lock();

@@ -1,7 +1,7 @@
 //! Opens result sets on the web page of their server.
 //!
-//! The URL of that web page contains a signed link, which expires. So the CLI requests the link when the user opens
-//! the set. The studio's web page never receives the server's credentials.
+//! The URL of the server's web page contains a signed link, which expires. So the CLI requests the signed link only
+//! when the user opens the result set. The studio's web page never receives the server's credentials.
 
 use std::{
     collections::VecDeque,
@@ -19,7 +19,7 @@ use crate::{
     target::Target,
 };
 
-/// The maximum number of stored sets per session. Older sets are removed.
+/// The maximum number of stored sets per session. If a session has too many sets, the oldest sets are removed.
 const KEPT: usize = 32;
 
 /// The result sets of a session.
@@ -52,7 +52,7 @@ impl Viewer {
         true
     }
 
-    /// Returns the URL that shows the result set of a call. This URL expires.
+    /// Returns the URL that shows the result set of a call. The URL contains a signed link, which expires.
     pub(super) async fn open(&self, call: &str) -> Result<Url, Refusal> {
         let url = {
             let sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);

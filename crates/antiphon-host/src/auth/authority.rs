@@ -1,4 +1,4 @@
-//! Requests tokens when a server requires them.
+//! Requests a token when a server requires a token.
 
 use std::{
     fmt,
@@ -24,12 +24,13 @@ use crate::{
     legacy_tasks_http::LegacyTasksHttp,
 };
 
-/// The source of tokens for one endpoint and all its connections.
+/// The source of the tokens that all connections to one endpoint share.
 pub(crate) struct Authority {
     url: String,
     config: AuthConfig,
     client: OnceCell<AuthClient<LegacyTasksHttp>>,
-    /// Locked during an authorization, so that only one authorization page is open at a time.
+    /// The state of the last authorization. The lock is held during an authorization, so that only one authorization
+    /// page is open at a time.
     known: Mutex<Known>,
     /// The number of authorizations so far. If the server rejected a token from an earlier authorization, a retry with
     /// the newer token is sufficient.
@@ -72,7 +73,8 @@ impl Authority {
         Self { url, config, client: OnceCell::new(), known: Mutex::default(), grants: AtomicU64::new(0) }
     }
 
-    /// Starts an attempt of a request or a connection. The server can reject the attempt until the host is authorized.
+    /// Starts an attempt to connect or to send a request. The server can reject the attempt until the host is
+    /// authorized.
     pub(crate) fn attempt(self: &Arc<Self>) -> Attempt {
         Attempt {
             seen: self.grants.load(Ordering::Acquire),
@@ -114,8 +116,8 @@ impl Authority {
         Error::Authorization { endpoint: self.url.clone(), source: Box::new(failure) }
     }
 
-    /// Gets a new token for a challenge of the server. Does nothing if the host already has a newer token than that of
-    /// the authorization number `seen`. Returns whether to retry the request.
+    /// Gets a new token for a challenge of the server. If the host was authorized again after the authorization with
+    /// the number `seen`, requests no token. Returns `true` if the caller must retry the request.
     async fn answer(&self, challenge: &str, seen: u64) -> Result<bool> {
         let client = self.client().await?;
         let mut known = self.known.lock().await;
@@ -132,7 +134,8 @@ impl Authority {
         Ok(true)
     }
 
-    /// Returns whether all scopes that the server requires are already granted.
+    /// Returns `true` if the host already has all scopes that the server requires, so that another token does not
+    /// help.
     fn is_hopeless(&self, challenge: &str, granted: &[String]) -> bool {
         let Ok(url) = Url::parse(&self.url) else { return true };
         let challenge = WWWAuthenticateParams::parse(challenge, &url);
@@ -171,8 +174,8 @@ impl Authority {
         Ok(manager)
     }
 
-    /// Checks the issuer. A client that was registered manually belongs to one authorization server, so the issuer must
-    /// not change.
+    /// Checks the issuer of the authorization server. A client that was registered manually belongs to one
+    /// authorization server. So the issuer of a manually registered client must not change.
     fn check_issuer(&self, metadata: &AuthorizationMetadata, known: &Known) -> Result<(), Failure> {
         let registers = matches!(&self.config.grant, Grant::Person(Person { registered: None, .. }));
         let first = known.issuer.as_ref().filter(|_| !registers);
@@ -184,7 +187,8 @@ impl Authority {
         Err(Failure::OtherIssuer { expected: expected.clone(), found })
     }
 
-    /// Returns the scopes of earlier requests, and the scopes that the server requires now.
+    /// Returns the scopes that the host must request: the scopes that the host has requested before, and the scopes
+    /// that the server requires now.
     async fn scopes(&self, challenge: &str, manager: &AuthorizationManager, known: &Known) -> Vec<String> {
         let mut scopes = known.requested.clone();
         let mut add = |more: Vec<String>| {
@@ -198,7 +202,7 @@ impl Authority {
             add(self.config.scopes.clone());
         }
         if known.requested.is_empty() && wants_more(challenge) {
-            // These scopes were granted to an earlier process.
+            // An earlier process received a token with these scopes.
             let stored = self.config.store.load().await.ok().flatten();
             add(stored.map(|stored| stored.granted_scopes).unwrap_or_default());
         }
@@ -233,8 +237,8 @@ impl Authority {
         Ok(())
     }
 
-    /// Creates the host's OAuth client. It uses the client metadata document, or registers a client for each
-    /// authorization server.
+    /// Creates the host's OAuth client. The host identifies itself with the client metadata document, or registers a
+    /// client for each authorization server.
     async fn become_client(
         &self,
         person: &Person,
@@ -260,13 +264,13 @@ impl Authority {
     }
 }
 
-/// Returns whether the token is valid but lacks a scope.
+/// Returns whether the server rejected a request because the token is valid but lacks a scope.
 fn wants_more(challenge: &str) -> bool {
     challenge.contains("insufficient_scope")
 }
 
-/// Exchanges a client's credentials for a token, on a blocking thread. The reason is that the future of this function
-/// must be `Send`. If the SDK is built with signatures, its own future is not `Send`.
+/// Exchanges a client's credentials for a token, on a blocking thread. The blocking thread is necessary because the
+/// future of `exchange` must be `Send`. If the SDK is built with signatures, the SDK's own future is not `Send`.
 async fn exchange(
     manager: AuthorizationManager,
     credentials: ClientCredentialsConfig,
@@ -288,7 +292,8 @@ fn known_client(id: &str, secret: Option<&String>, redirect_uri: &str) -> OAuthC
     }
 }
 
-/// Returns the error in the redirect of the authorization server, or `None` if the redirect contains no error.
+/// Returns the error that the authorization server put into the redirect URL. Returns `None` if the URL contains no
+/// error.
 fn denial(back: &str) -> Result<Option<String>, Failure> {
     // The URL can contain an authorization code, so the error does not contain the URL.
     let url = Url::parse(back).map_err(|_| Failure::BadUrl("the redirect URL".into()))?;
@@ -348,14 +353,14 @@ pub(crate) struct Attempt {
 }
 
 impl Attempt {
-    /// Resolves an authorization error, so that the caller can retry.
+    /// Gets a new token after an authorization error, so that the caller can retry.
     ///
     /// The server did not execute a rejected request, so a retry repeats no work. If the server rejects a new token,
     /// the host does not request another token.
     ///
     /// # Errors
     ///
-    /// Returns `error` if it is not an authorization error, or if a retry cannot succeed. Returns
+    /// Returns `error` if `error` is not an authorization error, or if a retry cannot succeed. Returns
     /// `Error::Authorization` if the authorization fails.
     pub(crate) async fn overcome(&mut self, error: Error) -> Result<()> {
         let Error::Unauthorized { challenge, .. } = &error else { return Err(error) };

@@ -33,8 +33,8 @@ pub struct Enterprise {
 }
 
 impl Enterprise {
-    /// Creates the configuration. `issuer` and `token_endpoint` belong to the identity provider. The host calls
-    /// `id_token` each time it needs the ID token of the signed-in user.
+    /// Creates a configuration for authorization by an identity provider. `issuer` and `token_endpoint` belong to the
+    /// identity provider. The host calls `id_token` each time the host needs the ID token of the signed-in user.
     pub fn new(issuer: impl Into<String>, token_endpoint: impl Into<String>, id_token: impl IdToken) -> Self {
         Self {
             issuer: issuer.into(),
@@ -116,7 +116,7 @@ impl fmt::Debug for Enterprise {
 }
 
 /// A source of ID tokens for the user who is signed in at the identity provider. Every closure
-/// `Fn() -> impl Future<Output = Result<String, _>>` implements this trait.
+/// `Fn() -> impl Future<Output = Result<String, _>>` implements `IdToken`.
 pub trait IdToken: Send + Sync + 'static {
     /// Returns an ID token that has not expired.
     ///

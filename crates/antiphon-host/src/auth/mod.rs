@@ -101,25 +101,27 @@ pub(crate) enum ClientKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SigningAlgorithm {
-    /// RSA with SHA-256.
+    /// Signs with RSA and SHA-256.
     Rs256,
-    /// RSA with SHA-384.
+    /// Signs with RSA and SHA-384.
     Rs384,
-    /// RSA with SHA-512.
+    /// Signs with RSA and SHA-512.
     Rs512,
-    /// ECDSA on P-256.
+    /// Signs with ECDSA on P-256.
     Es256,
-    /// ECDSA on P-384.
+    /// Signs with ECDSA on P-384.
     Es384,
 }
 
 impl AuthConfig {
-    /// Creates a configuration for users who authorize the host on a web page. `authorize` opens the authorization
-    /// page, and returns the URL to which this page redirects the user. The returned URL starts with `redirect_uri`.
+    /// Creates a configuration for users who authorize the host on a web page. The handler `authorize` opens the
+    /// authorization page, and returns the URL to which this page redirects the user. The returned URL starts with
+    /// `redirect_uri`.
     ///
-    /// The host uses the [registered client](Self::with_client) as its OAuth client, if you set one. Otherwise, the
-    /// host uses its [client metadata](Self::with_client_metadata), if the authorization server can fetch this
-    /// document. Otherwise, the host registers a new client.
+    /// The host uses the [registered client](Self::with_client) as its OAuth client, if you set one. Without a
+    /// registered client, the host uses its [client metadata](Self::with_client_metadata), if the authorization
+    /// server can fetch this document. If the host has no registered client and cannot use client metadata, the host
+    /// registers a new client.
     pub fn person(redirect_uri: impl Into<String>, authorize: impl Authorize) -> Self {
         Self::new(Grant::Person(Person {
             redirect_uri: redirect_uri.into(),
@@ -130,14 +132,14 @@ impl AuthConfig {
         }))
     }
 
-    /// Creates a configuration for a host that authorizes itself with a client secret. Use this configuration for
-    /// programs without a user.
+    /// Creates a configuration for a host that authorizes itself with a client secret. Use `client_secret` for programs
+    /// without a user.
     pub fn client_secret(id: impl Into<String>, secret: impl Into<String>) -> Self {
         Self::new(Grant::Client(ClientKey::Secret { id: id.into(), secret: secret.into() }))
     }
 
-    /// Creates a configuration for a host that authorizes itself with a private key in PEM format. Use this
-    /// configuration for programs without a user.
+    /// Creates a configuration for a host that authorizes itself with a private key in PEM format. Use `client_key` for
+    /// programs without a user.
     #[cfg(feature = "auth-key")]
     pub fn client_key(id: impl Into<String>, pem: impl Into<Vec<u8>>, algorithm: SigningAlgorithm) -> Self {
         Self::new(Grant::Client(ClientKey::Private { id: id.into(), pem: pem.into(), algorithm }))
@@ -161,8 +163,8 @@ impl AuthConfig {
         }
     }
 
-    /// Sets the name with which the host registers itself as an OAuth client. Users can see this name. Default:
-    /// `Antiphon`. This setting applies only to [`person`](Self::person).
+    /// Sets the name with which the host registers itself as an OAuth client. Users can see the client name. Default:
+    /// `Antiphon`. The client name applies only to [`person`](Self::person).
     #[must_use]
     pub fn with_client_name(mut self, name: impl Into<String>) -> Self {
         if let Grant::Person(person) = &mut self.grant {
@@ -171,9 +173,9 @@ impl AuthConfig {
         self
     }
 
-    /// Sets the URL of the host's client metadata document. The URL must start with `https`. Authorization servers
-    /// that fetch such documents use the URL as the client ID. Default: none. This setting applies only to
-    /// [`person`](Self::person).
+    /// Sets the URL of the host's client metadata document. The URL must start with `https`. Authorization servers that
+    /// fetch client metadata documents use the URL as the client ID. Default: none. The client metadata document
+    /// applies only to [`person`](Self::person).
     #[must_use]
     pub fn with_client_metadata(mut self, url: impl Into<String>) -> Self {
         if let Grant::Person(person) = &mut self.grant {
@@ -183,9 +185,9 @@ impl AuthConfig {
     }
 
     /// Sets the ID and the secret of a client that is already registered at the authorization server. Default: none.
-    /// This setting applies only to [`person`](Self::person).
+    /// The registered client applies only to [`person`](Self::person).
     ///
-    /// A registered client belongs to one authorization server. Set this authorization server with
+    /// A registered client belongs to one authorization server. Set the authorization server of the client with
     /// [`with_issuer`](Self::with_issuer). Without `with_issuer`, the host accepts only the first authorization server
     /// that the MCP server names.
     #[must_use]
@@ -196,16 +198,17 @@ impl AuthConfig {
         self
     }
 
-    /// Accepts only this authorization server. Default: the authorization server that the MCP server names. If the
-    /// host has a client secret, set the issuer, so that the secret is not sent to another authorization server.
+    /// Accepts only the authorization server with the issuer `issuer`. Default: the authorization server that the MCP
+    /// server names. If the host has a client secret, set the issuer, so that the secret is not sent to another
+    /// authorization server.
     #[must_use]
     pub fn with_issuer(mut self, issuer: impl Into<String>) -> Self {
         self.issuer = Some(issuer.into());
         self
     }
 
-    /// Sets the scopes that the host requests first. If a call needs further scopes, the host requests these scopes
-    /// too. Default: the scopes that the server names.
+    /// Sets the scopes that the host requests first. If a call needs further scopes, the host also requests the further
+    /// scopes. Default: the scopes that the server names.
     #[must_use]
     pub fn with_scopes(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.scopes = scopes.into_iter().map(Into::into).collect();
@@ -227,8 +230,8 @@ impl AuthConfig {
         self
     }
 
-    /// Sets the store for tokens. Use a separate store for each server. Default: the host keeps tokens in memory until
-    /// the endpoint is dropped.
+    /// Sets the store for tokens. Use a separate token store for each server. Default: the host keeps tokens in memory
+    /// until the endpoint is dropped.
     #[must_use]
     pub fn with_store(mut self, store: impl CredentialStore + 'static) -> Self {
         self.store = Arc::new(store);
@@ -253,15 +256,15 @@ impl fmt::Debug for AuthConfig {
 }
 
 /// A handler that opens the authorization page for the user. Every closure
-/// `Fn(String) -> impl Future<Output = Result<String, _>>` implements this trait.
+/// `Fn(String) -> impl Future<Output = Result<String, _>>` implements `Authorize`.
 pub trait Authorize: Send + Sync + 'static {
-    /// Shows the web page at `url` to the user, and returns the complete URL to which this page redirects the user.
-    /// The query of that URL contains the authorization code and the `state` of this request.
+    /// Shows the web page at `url` to the user, and returns the complete URL to which this page redirects the user. The
+    /// query of the returned URL contains the authorization code and the `state` of the authorization request.
     ///
     /// # Errors
     ///
-    /// Returns an error if the user declines or does not finish the authorization. The connection or the call then
-    /// fails with this error.
+    /// Returns an error if the user declines or does not finish the authorization. The connection or the call that
+    /// needs the authorization fails with the returned error.
     fn authorize(&self, url: String) -> BoxFuture<'_, Result<String, Box<dyn StdError + Send + Sync>>>;
 }
 
@@ -277,8 +280,8 @@ where
     }
 }
 
-/// An [`Authorize`] handler that needs no user: it requests the authorization page and returns the URL of the
-/// redirect. Use this handler for tests, and for authorization servers that show no page.
+/// An [`Authorize`] handler that needs no user: the handler requests the authorization page and returns the URL of the
+/// redirect. Use `Unattended` for tests, and for authorization servers that show no page.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unattended;
 

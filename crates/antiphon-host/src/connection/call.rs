@@ -23,13 +23,13 @@ pub struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Sets a function that is called with the progress of the call. Default: none.
+    /// Sets a function that receives each progress report of the call. Default: none.
     pub fn progress(mut self, listener: impl Fn(Progress) + Send + Sync + 'static) -> Self {
         self.options.progress = Some(Arc::new(listener));
         self
     }
 
-    /// Sets a function that is called after each round of the call. Default: none.
+    /// Sets a function that the host calls after each round of the call. Default: none.
     pub fn rounds(mut self, listener: impl Fn(Round) + Send + Sync + 'static) -> Self {
         self.options.rounds = Some(Arc::new(listener));
         self
@@ -49,7 +49,7 @@ impl Call<'_> {
         self
     }
 
-    /// Returns the parameters of the request.
+    /// Returns the parameters of the `tools/call` request.
     pub(crate) fn params(&self) -> Result<Value> {
         let arguments = self.arguments.clone().map_err(Error::Misuse)?;
         Ok(json!({"name": self.tool, "arguments": arguments}))

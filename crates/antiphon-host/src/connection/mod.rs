@@ -29,12 +29,12 @@ use crate::{
     host::HostLimits,
 };
 
-/// A connection to a server. A clone is a handle to the same connection. The connection closes when the last handle
-/// is dropped.
+/// A connection to a server. A clone of a `Connection` is a handle to the same connection. The connection closes when
+/// the last handle is dropped.
 ///
 /// If the connection is lost, requests in flight fail with [`Error::Lost`], because the host cannot determine whether
-/// the server executed these requests. If a request only reads data, the host sends the request again instead. The
-/// next request opens a new connection.
+/// the server executed these requests. If a lost request only reads data, the host sends the request again. The next
+/// request after the loss opens a new connection.
 #[derive(Clone)]
 pub struct Connection {
     inner: Arc<Inner>,
@@ -65,11 +65,11 @@ impl Live {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ServerInfo {
-    /// The name of the server, if the server sends it.
+    /// The name of the server, if the server sends its name.
     pub name: Option<String>,
-    /// The version of the server, if the server sends it.
+    /// The version of the server, if the server sends its version.
     pub version: Option<String>,
-    /// The instructions that tell a model how to use the server, if the server sends them.
+    /// The instructions that describe to a model how to use the server, if the server sends instructions.
     pub instructions: Option<String>,
     /// The protocol revision that the host and the server use.
     pub revision: String,
@@ -146,16 +146,16 @@ impl Connection {
         self.list("resources/templates/list", "resourceTemplates").await
     }
 
-    /// Calls a tool. The host answers the questions of the tool with the host's handlers. If the tool fails,
-    /// `is_error` is set in the result.
+    /// Calls a tool. The host answers the questions of the tool with the host's handlers. If the tool fails, the field
+    /// `is_error` of the result is set.
     ///
     /// If the server runs the call as a task, the host waits for the result of the task. To get a handle to the task
-    /// instead, use [`Call::as_task`].
+    /// without waiting for the result, use [`Call::as_task`].
     ///
     /// # Cancel safety
     ///
-    /// If you drop the future, the host cancels the call at the server. If the call runs as a task, the host cancels
-    /// the task.
+    /// If you drop the future of a call, the host cancels the call at the server. If the call runs as a task, the host
+    /// cancels the task.
     pub fn call(&self, tool: &str, arguments: impl Serialize) -> Call<'_> {
         let arguments = serde_json::to_value(arguments)
             .map_err(|error| format!("the arguments of `{tool}` cannot be written as JSON: {error}"));
@@ -193,8 +193,8 @@ impl Connection {
         self.watch_again("resources/unsubscribe", uri).await
     }
 
-    /// Sends the subscriptions to the server. On MCP 2026-07-28, sends all subscriptions. On earlier revisions, sends
-    /// only this change, with `method`.
+    /// Sends the subscriptions to the server. On MCP 2026-07-28, the host sends all subscriptions. On earlier
+    /// revisions, the host sends only the change of the subscription to `uri`, with `method`.
     async fn watch_again(&self, method: &str, uri: &str) -> Result<()> {
         let running = self.running().await?;
         if is_modern(running.peer()) {
@@ -205,8 +205,8 @@ impl Connection {
         self.send(method, json!({"uri": uri}), &Options::default()).await.map(drop)
     }
 
-    /// Sets the minimum level, from `debug` to `emergency`, of the log messages that an MCP 2025-11-25 server sends.
-    /// On MCP 2026-07-28, use [`Call::log_level`].
+    /// Sets the minimum level, from `debug` to `emergency`, of the log messages that an MCP 2025-11-25 server sends. On
+    /// MCP 2026-07-28, set the level for each call with [`Call::log_level`].
     pub async fn set_log_level(&self, level: &str) -> Result<()> {
         self.send("logging/setLevel", json!({"level": level}), &Options::default()).await.map(drop)
     }
@@ -246,8 +246,9 @@ impl Connection {
 
     /// Returns the connection, and reconnects if the connection was lost.
     ///
-    /// This method, [`open`](Self::open) and [`ask`](Self::ask) are not `async`, so this crate compiles their futures
-    /// and the code of the SDK once. Otherwise, every program with a host would compile them again.
+    /// `running`, [`open`](Self::open) and [`ask`](Self::ask) are not `async`, so this crate compiles their futures and
+    /// the code of the SDK once. If the three methods were `async`, every program with a host would compile the futures
+    /// and the SDK code again.
     fn running(&self) -> BoxFuture<'_, Result<Arc<Running>>> {
         Box::pin(self.connected())
     }
@@ -300,8 +301,8 @@ impl Connection {
         Ok(is_modern(self.running().await?.peer()))
     }
 
-    /// Returns whether the connection uses 2026-07-28 or later. Returns `None` if the connection is lost or busy with a
-    /// reconnect.
+    /// Returns whether the connection uses 2026-07-28 or later. Returns `None` if the connection is lost or the host is
+    /// reconnecting.
     #[cfg(feature = "proxy")]
     pub(crate) fn speaks_modern_now(&self) -> Option<bool> {
         let live = self.inner.live.try_lock().ok()?;
@@ -341,7 +342,7 @@ impl Connection {
         }
     }
 
-    /// Sends a read-only request. If the connection is lost, sends the request once more.
+    /// Sends a read-only request. If the connection is lost, `send_again` sends the request once more.
     async fn send_again(&self, method: &str, params: Value) -> Result<Value> {
         match self.send(method, params.clone(), &Options::default()).await {
             Err(Error::Lost { .. }) => self.send(method, params, &Options::default()).await,

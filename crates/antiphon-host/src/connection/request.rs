@@ -102,7 +102,7 @@ async fn exchange(
         error => malformed(&error),
     };
     let handle = peer.send_cancellable_request(typed, sent).await.map_err(failed)?;
-    // Without a listener for this call, progress is reported as an event.
+    // Without a listener for this call, the host reports progress as an event.
     let events = inner.answering.events.clone();
     let listener = options
         .progress
@@ -127,8 +127,8 @@ fn declaring(mut options: PeerRequestOptions, capabilities: Option<&Value>) -> P
     options
 }
 
-/// Returns the MCP name of a method. Some methods have a different internal name, because the SDK would handle their
-/// MCP name incorrectly.
+/// Returns the MCP name of a method. Some methods have a different internal name, because the SDK would handle the MCP
+/// name of these methods incorrectly.
 fn official(method: &str) -> &str {
     match method.strip_prefix("antiphon/") {
         Some("tasks/call") => "tools/call",

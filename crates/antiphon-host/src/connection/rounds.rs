@@ -1,4 +1,4 @@
-//! Sends a request until it is complete: answers the questions of each round, and opens required web pages.
+//! Repeats a request until the request is complete: answers the questions of each round, and opens required web pages.
 
 use std::time::Duration;
 
@@ -16,10 +16,11 @@ use crate::{
 };
 
 /// The maximum number of times that web pages are opened for one request. If the server still requires the pages after
-/// these visits, further visits do not help.
+/// this number of visits, further visits do not help.
 const VISITS: u32 = 3;
 
-/// The error code for a request whose headers contradict its body. The server did not execute such a request.
+/// The error code for a request whose headers contradict its body. If a server responds with this error code, the
+/// server did not execute the request.
 const HEADER_MISMATCH: i32 = -32020;
 
 impl Connection {
@@ -33,7 +34,7 @@ impl Connection {
         parse(method, self.conclude(method, params, options).await?.value)
     }
 
-    /// Like `converse`, but returns the raw response, because the response of a tool can be a task.
+    /// Works like `converse`, but returns the raw response, because the response of a tool can be a task.
     pub(crate) fn conclude<'a>(
         &'a self,
         method: &'a str,
@@ -92,8 +93,8 @@ impl Connection {
                 retry["requestState"] = state.clone();
             }
             if requests.is_empty() {
-                // The server only asks for a retry. Wait before the retry, so that the two programs do not exchange
-                // requests in a busy loop.
+                // The server has asked no question and only requests a retry. Wait before the retry, so that the two
+                // programs do not exchange requests in a busy loop.
                 let wait = Duration::from_millis(50 << empty_rounds.min(3)).min(Duration::from_millis(250));
                 empty_rounds += 1;
                 tokio::time::sleep(wait).await;
@@ -106,7 +107,8 @@ impl Connection {
     }
 
     /// Sends a request. If required, the transport repeats some arguments in HTTP headers. The schema of a tool defines
-    /// these arguments. The transport has a schema only if it was used to list the tool.
+    /// which arguments the transport repeats in headers. The transport has the schema of a tool only if the transport
+    /// was used to list the tool.
     pub(crate) async fn send_with_headers(
         &self,
         method: &str,
@@ -123,7 +125,7 @@ impl Connection {
         }
     }
 
-    /// Answers the questions of a round. Several questions are answered at the same time.
+    /// Answers the questions of a round. The host answers several questions of a round at the same time.
     async fn answer_all(&self, requests: Map<String, Value>) -> Result<Map<String, Value>> {
         let answering = &self.inner.answering;
         let answers = requests.into_iter().map(|(key, request)| async move {
@@ -139,8 +141,8 @@ impl Connection {
         Ok(given)
     }
 
-    /// Opens web pages for the user, and waits until the server reports the end of each visit. Returns whether the
-    /// user agreed and the visits ended.
+    /// Opens web pages for the user, and waits until the server reports the end of each visit. Returns `true` if the
+    /// user agreed to all visits and the server reported the end of all visits.
     async fn visit(&self, pages: &[Page]) -> bool {
         let answering = &self.inner.answering;
         let Some(handler) = answering.pages.as_ref().filter(|_| !pages.is_empty()) else { return false };
@@ -163,8 +165,8 @@ impl Connection {
     }
 }
 
-/// Converts an error that occurred instead of an answer. The answers of a round cannot contain errors, so the error
-/// ends the call.
+/// Converts an error that a handler returned instead of an answer. The answers of a round cannot contain errors, so the
+/// error ends the call.
 fn refused(error: ErrorData) -> Error {
     Error::Server { code: error.code.0, message: error.message.into_owned(), data: error.data }
 }

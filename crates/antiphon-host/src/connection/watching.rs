@@ -1,4 +1,4 @@
-//! Subscribes to changes on MCP 2026-07-28, where a client must request them.
+//! Subscribes to changes on MCP 2026-07-28, where a client must request notifications of changes.
 
 use rmcp::{
     model::{ServerNotification, ServerPeerInfo, SubscriptionFilter},
@@ -9,13 +9,13 @@ use tokio::task::AbortHandle;
 use super::is_modern;
 use crate::{answering::Answering, endpoint::Running, event::Event};
 
-/// A stream of changes. Dropping this value ends the stream.
+/// The stream on which a server sends notifications of changes. Dropping a `Watching` ends the stream.
 #[derive(Debug, Default)]
 pub(super) struct Watching(Option<AbortHandle>);
 
 impl Watching {
-    /// Requests notifications of the changes that have a listener. In a session, the server sends these notifications
-    /// without a request.
+    /// Requests notifications of the changes that have a listener. In a session, the server sends notifications of
+    /// changes without a request.
     pub(super) async fn begin(running: &Running, answering: &Answering) -> Self {
         if !is_modern(running.peer()) {
             return Self(None);

@@ -59,9 +59,9 @@ impl ProxyConfig {
         self
     }
 
-    /// Sets how long the other server can work before it returns its result or its next question. The time that users
-    /// need to answer does not count. This is also the maximum time that a call waits for a new connection. Default: 5
-    /// minutes.
+    /// Sets how long the other server can work before it returns its result or its next question. The timeout does not
+    /// include the time that users need to answer. The timeout is also the maximum time that a call waits for a new
+    /// connection. Default: 5 minutes.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
@@ -76,30 +76,33 @@ impl ProxyConfig {
         self
     }
 
-    /// Sets how long a call to an MCP 2025-11-25 server stays open while it waits for the caller's answer. Such a call
-    /// uses one connection. If the other server ends the call before the caller answers, the connection is free again.
-    /// The proxy then keeps the result for this time. Calls to an MCP 2026-07-28 server do not have this limit.
-    /// Default: 15 minutes.
+    /// Sets how long a call to an MCP 2025-11-25 server stays open while the call waits for the caller's answer. A call
+    /// that waits for an answer uses one connection. If the other server ends the call before the caller answers, the
+    /// connection is free again. The proxy keeps the result of the ended call for the duration of the answer timeout.
+    /// Calls to an MCP 2026-07-28 server have no answer timeout. Default: 15 minutes.
     #[must_use]
     pub fn with_answer_timeout(mut self, timeout: Duration) -> Self {
         self.answer_timeout = timeout;
         self
     }
 
-    /// Sets how many calls the other server can work on at the same time. Further calls wait. Each call to an MCP
-    /// 2025-11-25 server needs a separate connection. If the endpoint is a program, each connection is a process. Calls to an MCP
-    /// 2026-07-28 server share one connection. The minimum is 1. Default: 32.
+    /// Sets how many calls the other server can work on at the same time. If the maximum number of calls is running,
+    /// further calls wait. Each call to an MCP 2025-11-25 server needs a separate connection. If the endpoint is a
+    /// program, each connection is a process. Calls to an MCP 2026-07-28 server share one connection. The minimum value
+    /// is 1. Default: 32.
     ///
-    /// At most half of these calls can wait for answers of the same principal. All calls except one can wait for
-    /// answers of unauthenticated callers. If more calls wait, the proxy cancels the call that has waited longest. With
-    /// a limit of 1, one call without an answer blocks all other calls.
+    /// At most half of the concurrent calls can wait for answers of the same principal. All concurrent calls except
+    /// one can wait for answers of unauthenticated callers. If too many calls of one caller wait for answers, the
+    /// proxy cancels the call of this caller that has waited longest. With a maximum of 1 call, one call without an
+    /// answer blocks all other calls.
     #[must_use]
     pub fn with_max_connections(mut self, connections: usize) -> Self {
         self.max_connections = connections.max(1);
         self
     }
 
-    /// Sets the maximum size in bytes of a result, or of the questions of a round, as JSON. Default: 8 MiB.
+    /// Sets the maximum size in bytes of one JSON result of the other server. The limit also applies to the JSON text
+    /// of all questions that the other server asks in one round. Default: 8 MiB.
     #[must_use]
     pub fn with_max_bytes(mut self, bytes: usize) -> Self {
         self.max_bytes = bytes;
@@ -114,17 +117,17 @@ impl ProxyConfig {
     }
 
     /// Forwards reads of all URIs that begin with `prefix`, for example `notes://`. The proxy always forwards the URIs
-    /// that the other server lists, and the URIs that match a template of the other server. Use this setting if
-    /// results contain links to URIs that the other server does not list. You can call this method several times.
-    /// Default: none.
+    /// that the other server lists, and the URIs that match a template of the other server. Use `with_uris` if results
+    /// contain links to URIs that the other server does not list. You can call `with_uris` several times. Default:
+    /// none.
     #[must_use]
     pub fn with_uris(mut self, prefix: impl Into<String>) -> Self {
         self.uris.push(prefix.into());
         self
     }
 
-    /// Sets a function that is called for events of the other server, for example [`Event::ToolsChanged`]. It is not
-    /// called for log messages and for events that belong to a call. Default: none.
+    /// Sets a function that is called for events of the other server, for example [`Event::ToolsChanged`]. The function
+    /// is not called for log messages and for events that belong to a call. Default: none.
     #[must_use]
     pub fn with_events(mut self, listener: impl Fn(Event) + Send + Sync + 'static) -> Self {
         self.events = Some(Arc::new(listener));
@@ -135,7 +138,8 @@ impl ProxyConfig {
     pub(super) fn max_waiting(&self, principal: Option<&str>) -> usize {
         let most = match principal {
             Some(_) => self.max_connections / 2,
-            // The proxy cannot distinguish these callers, so they do not share the limit of one principal.
+            // The proxy cannot distinguish unauthenticated callers, so the limit for one principal does not apply to
+            // these callers.
             None => self.max_connections - 1,
         };
         most.max(1)

@@ -23,8 +23,8 @@ use crate::{
 };
 
 /// A call to the other server. In a session, the server asks its questions while the call is open. While the caller's
-/// run waits for answers, it detaches from the call, and the call stays open. When the run has the answers, it attaches
-/// to the call again.
+/// run waits for answers, the run detaches from the call, and the call stays open. When the run has the answers, the
+/// run attaches to the call again.
 #[derive(Default)]
 pub(super) struct Conversation {
     state: Mutex<State>,
@@ -35,7 +35,7 @@ pub(super) struct Conversation {
 #[derive(Default)]
 struct State {
     open: Vec<Question>,
-    /// The number of questions so far. The key of the next question contains this number.
+    /// The number of questions so far. The key of the next question contains the number of questions.
     asked: u64,
     notes: VecDeque<Note>,
     /// The last progress that the proxy reported to the caller.
@@ -43,9 +43,10 @@ struct State {
     /// The last status of the task that the proxy reported to the caller.
     status: Option<String>,
     ended: Option<Result<Value, Arc<Error>>>,
-    /// The number of runs that are attached. The number is greater than 1 if a client repeats its request.
+    /// The number of runs that are attached to the call. The number of attached runs is greater than 1 if a client
+    /// repeats its request.
     attached: usize,
-    /// The time at which the last run detached to wait for answers. `None` if no run waits for answers.
+    /// The time at which the last run detached to wait for answers. The value is `None` if no run waits for answers.
     left: Option<Instant>,
     cancelled: Option<Cancelled>,
 }
@@ -61,7 +62,7 @@ pub(super) struct Cancelled {
 struct Question {
     key: String,
     request: Value,
-    /// The channel for the answer. The channel is closed if the server has withdrawn the question.
+    /// The channel for the answer to a question. The channel is closed if the server has withdrawn the question.
     answer: oneshot::Sender<Result<Value, ErrorData>>,
 }
 
@@ -85,7 +86,8 @@ const MAX_NOTES: usize = 256;
 /// How long the result of a call stays available, for a client that repeats its request.
 pub(super) const KEPT: Duration = Duration::from_secs(60);
 
-/// How long to wait for further questions after the first, so that concurrent questions are asked in one round.
+/// How long the proxy waits for further questions after the first question, so that concurrent questions are asked in
+/// one round.
 const GATHER: Duration = Duration::from_millis(20);
 
 impl Conversation {
@@ -111,14 +113,14 @@ impl Conversation {
         answered.await.unwrap_or_else(|_| Err(ended()))
     }
 
-    /// Sends answers to the open questions. Answers to other questions have no effect. Such answers arrive if a client
-    /// repeats its request.
+    /// Sends answers to the open questions. Answers to questions that are not open have no effect. A client sends
+    /// answers to closed questions if the client repeats its request.
     pub(super) fn answer(&self, mut answers: Answers) {
         let open = std::mem::take(&mut self.state().open);
         let mut rest = Vec::new();
         for question in open {
             match answers.remove(&question.key) {
-                // An error means that the server has withdrawn the question.
+                // If `send` fails, the server has withdrawn the question and does not need the answer.
                 Some(answer) => drop(question.answer.send(answer)),
                 None => rest.push(question),
             }
@@ -162,7 +164,7 @@ impl Conversation {
         });
     }
 
-    /// Waits for `work`. Meanwhile, sends notifications to the caller of `ctx`.
+    /// Waits for `work`. While `work` is running, sends notifications to the caller of `ctx`.
     pub(super) async fn telling<F: Future>(&self, ctx: &Ctx, work: F) -> F::Output {
         let mut work = std::pin::pin!(work);
         loop {
@@ -238,7 +240,7 @@ impl Conversation {
         }
     }
 
-    /// Ends the call. Open questions are not answered.
+    /// Ends the call. Open questions of the call are not answered.
     pub(super) fn end(&self, result: Result<Value>) {
         self.change(|state| {
             state.ended = Some(result.map_err(Arc::new));
@@ -260,7 +262,8 @@ impl Conversation {
         self.change(State::abandon);
     }
 
-    /// Cancels a call that waits for answers. If the call has ended, the reason replaces its result.
+    /// Cancels a call that waits for answers. If the call has already ended, the reason for the cancellation replaces
+    /// the result of the call.
     pub(super) fn evict(&self, reason: String) {
         self.change(|state| {
             if state.ended.is_some() {
@@ -272,13 +275,14 @@ impl Conversation {
         });
     }
 
-    /// Returns the time since which all runs of the call have waited for answers.
+    /// Returns the time at which the last run detached from the call to wait for answers. Returns `None` if a run is
+    /// attached to the call.
     pub(super) fn waiting_since(&self) -> Option<Instant> {
         let state = self.state();
         state.left.filter(|_| state.attached == 0)
     }
 
-    /// Waits until the call must be cancelled. Returns the reason.
+    /// Waits until the call must be cancelled. Returns the reason for the cancellation.
     pub(super) async fn cancelled(&self, limit: Duration) -> Cancelled {
         loop {
             let mut changed = self.changed.subscribe();
@@ -360,23 +364,23 @@ impl Drop for Attached {
     }
 }
 
-/// The work of the other server on a connection.
+/// The calls and tasks that the other server currently executes on one connection.
 ///
-/// Questions in a session and log messages do not name their call. So the proxy can assign them to a call only if the
-/// server works on nothing else.
+/// Questions in a session and log messages do not contain the ID of their call. So the proxy can assign a question or a
+/// log message to a call only if the server works on nothing else.
 #[derive(Default)]
 pub(super) struct Current(Mutex<Work>);
 
 #[derive(Default)]
 struct Work {
     calls: Vec<Arc<Conversation>>,
-    /// The last call that ended without an answer. The server can still work on it.
+    /// The last call that ended without an answer. The server can still work on the unanswered call.
     unanswered: Option<Possible>,
-    /// The tasks that have not ended, by ID.
+    /// The tasks that have not ended. The key of each task is the ID of the task.
     tasks: HashMap<String, Possible>,
 }
 
-/// Work that the server possibly does.
+/// A call or a task that the server is possibly still executing.
 #[derive(Clone, Copy)]
 struct Possible {
     since: Instant,
@@ -398,8 +402,8 @@ impl Current {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a call, until the guard is dropped. If the guard is dropped without [`Entered::answered`], the server
-    /// possibly continues to work on the call for the duration `unanswered`.
+    /// Registers a call. The registration ends when the returned guard is dropped. If the guard is dropped without
+    /// [`Entered::answered`], the server possibly continues to work on the call for the duration `unanswered`.
     pub(super) fn enter(
         self: &Arc<Self>,
         conversation: &Arc<Conversation>,
@@ -409,17 +413,17 @@ impl Current {
         Entered { current: Arc::clone(self), conversation: Arc::clone(conversation), unanswered }
     }
 
-    /// Adds a task. It counts as running for at most the duration `limit`.
+    /// Records that the other server executes a task. The task counts as running for at most the duration `limit`.
     pub(super) fn task_runs(&self, id: &str, limit: Duration) {
         self.work().tasks.insert(id.to_owned(), Possible::new(limit));
     }
 
-    /// Removes a task.
+    /// Records that a task of the other server has ended.
     pub(super) fn task_ended(&self, id: &str) {
         self.work().tasks.remove(id);
     }
 
-    /// Returns the call, if the server works on nothing else.
+    /// Returns the open call, if the other server executes no other call and no task.
     pub(super) fn only(&self) -> Option<Arc<Conversation>> {
         let mut guard = self.work();
         let work = &mut *guard;
@@ -432,7 +436,7 @@ impl Current {
     }
 }
 
-/// One open call. Dropping this value removes the call.
+/// One open call of a connection. Dropping an `Entered` removes the call.
 pub(super) struct Entered {
     current: Arc<Current>,
     conversation: Arc<Conversation>,
@@ -440,7 +444,7 @@ pub(super) struct Entered {
 }
 
 impl Entered {
-    /// Removes the call, because the server has answered it.
+    /// Removes the call, because the server has answered the call.
     pub(super) fn answered(mut self) {
         self.unanswered = None;
     }

@@ -1,9 +1,9 @@
-//! Forwards one request to the other server, and the questions of that server to the caller.
+//! Forwards one request to the other server, and the questions of the other server to the caller.
 //!
-//! On both revisions, the request runs in rounds. A round ends with the result or with questions. On MCP 2026-07-28
-//! the other server keeps its state in `requestState`, or in a task. On MCP 2025-11-25 the call stays open in this
-//! process. The journal then contains the ID of the call instead of a state. Each round is a step of the caller's run.
-//! So the run can be suspended at the questions, and replayed.
+//! On both revisions, the request runs in rounds. A round ends with the result or with questions. On MCP 2026-07-28 the
+//! other server keeps its state in `requestState`, or in a task. On MCP 2025-11-25 the call stays open in this process.
+//! On MCP 2025-11-25, the journal contains the ID of the call instead of a state. Each round is a step of the caller's
+//! run. So the run can be suspended at the questions of a round, and replayed.
 
 use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc, time::Duration};
 
@@ -31,7 +31,7 @@ use crate::{
 pub(super) struct Request {
     method: &'static str,
     params: Value,
-    /// Whether a 2025-11-25 server runs the call only as a task.
+    /// Whether a 2025-11-25 server can run the call only as a task.
     is_task: bool,
 }
 
@@ -55,10 +55,10 @@ impl Request {
     }
 }
 
-/// The answers to the questions of a round, by question key.
+/// A map from the question keys of one round to the answers.
 pub(super) type Answers = BTreeMap<String, Result<Value, ErrorData>>;
 
-/// The start of a round, as the journal contains it.
+/// The data with which a round starts. The journal stores this data.
 #[derive(Default, Serialize, Deserialize)]
 struct Turn {
     number: u32,
@@ -73,15 +73,15 @@ enum Place {
     /// The request was not sent yet.
     #[default]
     Start,
-    /// The server continues with this `requestState`.
+    /// The server continues with the given `requestState`.
     State(Option<String>),
-    /// The server runs the call as a 2026-07-28 task. The server has the answers to the questions in `given`.
+    /// The server runs the call as a 2026-07-28 task. The server already has the answers to the questions in `given`.
     Task { id: String, given: Vec<String> },
     /// The call to a 2025-11-25 server is open in this process.
     Open(String),
 }
 
-/// The end of a round.
+/// The result or the questions with which a round ends.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Round {
@@ -108,7 +108,7 @@ impl Remote {
         Box::pin(async move { ctx.loop_with_state("proxy", Turn::default(), body).await })
     }
 
-    /// Asks the questions of the last round, and runs the next round.
+    /// Asks the caller the questions of the last round, and then runs the next round.
     fn turn<'a>(
         self: &'a Arc<Self>,
         ctx: &'a Ctx,
@@ -178,7 +178,7 @@ impl Remote {
             if self.speaks_modern().await.map_err(|error| self.failed(&error))? {
                 let conversation = Arc::<Conversation>::default();
                 let working = if matches!(place, Place::Task { .. }) {
-                    // A poll of a task is not a call. `modern` registers the task.
+                    // This round only polls a task, so the round starts no call. `modern` registers the task.
                     None
                 } else {
                     let permit = self.permit().await.map_err(failed)?;
@@ -272,7 +272,8 @@ impl Remote {
                 }
                 Ok(Round::Goes(Place::State(state), asks))
             }
-            // The ID of the task is recorded before the task is polled, so that another replica can poll it.
+            // The ID of the task is recorded before the task is polled, so that another replica can also poll the
+            // task.
             Some("task") => match TaskInfo::read(&value) {
                 Some(info) => {
                     conversation.task(&info);
@@ -288,8 +289,8 @@ impl Remote {
         }
     }
 
-    /// Starts a call to a 2025-11-25 server. The call stays open in this process until it ends, or until its questions
-    /// are not answered in time.
+    /// Starts a call to a 2025-11-25 server. The call stays open in this process until the call ends, or until its
+    /// questions are not answered in time.
     fn open_call(
         self: &Arc<Self>,
         lease: Lease,
@@ -326,7 +327,8 @@ impl Remote {
                 }
                 Err(Cancelled { reason, kept }) => {
                     call.end(Err(Error::Misuse(reason)));
-                    // The connection closes after the cancellation was sent.
+                    // Keep the connection open for this time, so that the cancellation is sent before the connection
+                    // closes.
                     tokio::time::sleep(RETRY).await;
                     drop(lease);
                     kept
@@ -349,7 +351,7 @@ impl Remote {
         let attached = conversation.attach();
         let limit = if request.is_task { self.config.task_timeout } else { self.config.timeout };
         let next = conversation.telling(ctx, timeout(limit, conversation.next())).await;
-        // Without a next event, or with too large questions, `attached` is dropped, which cancels the call.
+        // If no event arrives in time or the questions are too large, `attached` is dropped, which cancels the call.
         let Ok(next) = next else { return Err(self.failed(&late(request, limit))) };
         match next {
             Next::Asks(asks) => {
@@ -363,7 +365,7 @@ impl Remote {
         }
     }
 
-    /// Checks the size of a round.
+    /// Returns an error if the result or the questions of a round exceed the size limit.
     fn checked(&self, round: Round) -> Result<Round> {
         let (bytes, most) = (serde_json::to_vec(&round)?.len(), self.config.max_bytes);
         if bytes <= most {
@@ -383,8 +385,8 @@ impl Remote {
         ))
     }
 
-    /// Converts an error of the other server. The details of a failed connection are only logged, because they can
-    /// contain addresses and output of the server.
+    /// Converts an error of the other server. The details of a failed connection are only logged, because these details
+    /// can contain addresses and output of the server.
     fn failed(&self, error: &Error) -> antiphon::Error {
         let (label, name) = (self.label(), self.name());
         match error {
@@ -440,8 +442,8 @@ impl Remote {
     }
 }
 
-/// Returns a closure with the type that `Ctx::loop_with_state` requires. The compiler cannot infer that its future is
-/// `Send` for every lifetime of the context.
+/// Returns a closure with the type that `Ctx::loop_with_state` requires. The compiler cannot infer that the future of
+/// the closure is `Send` for every lifetime of the context.
 fn body<F>(body: F) -> F
 where
     F: for<'a> Fn(&'a Ctx, Turn) -> BoxFuture<'a, Result<ControlFlow<Value, Turn>>>,
@@ -481,7 +483,8 @@ fn ask_all<'a>(ctx: &'a Ctx, place: &Place, asks: Map<String, Value>) -> BoxFutu
     Box::pin(async move { asking.await.into_iter().collect() })
 }
 
-/// Converts an error of the caller's client into an answer. Other errors end the run.
+/// Converts an error of the caller's client into an answer. Errors that do not come from the caller's client end the
+/// run.
 fn as_answer(error: &antiphon::Error) -> Option<ErrorData> {
     match error.kind() {
         ErrorKind::Client { code, message } => Some(ErrorData::new(ErrorCode(*code), message.clone(), None)),
@@ -493,9 +496,9 @@ fn as_answer(error: &antiphon::Error) -> Option<ErrorData> {
     }
 }
 
-/// Returns the parameters of a question, without the parts that belong to the connection to the other server. Also
-/// removes the mark that allows the model to relay the answer, because only tools of this server can give this
-/// permission.
+/// Returns the parameters of a question, without the parts that belong to the connection to the other server. The
+/// returned parameters also lack the mark that allows the model to relay the answer, because only tools of this server
+/// can give this permission.
 fn cleaned(params: &Value) -> Value {
     let mut params = params.clone();
     if let Some(params) = params.as_object_mut() {
@@ -509,7 +512,7 @@ fn cleaned(params: &Value) -> Value {
     params
 }
 
-/// The prefix of `_meta` keys that MCP defines. Values under these keys belong to one connection.
+/// The prefix of the `_meta` keys that MCP defines. Values under keys with this prefix belong to one connection.
 pub(super) const RESERVED_META: &str = "io.modelcontextprotocol/";
 
 fn late(request: &Request, limit: Duration) -> Error {

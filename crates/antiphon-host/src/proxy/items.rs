@@ -13,11 +13,12 @@ use super::{
 };
 use crate::error::Result;
 
-/// The `_meta` key under which the connection stores the task support of a 2025-11-25 tool.
+/// The `_meta` key under which the connection stores whether a 2025-11-25 tool can run as a task.
 const EXECUTION: &str = "antiphon/execution";
 
 impl Proxy {
-    /// Lists the tools of the other server, as tools for an Antiphon server. Each call requests the list again.
+    /// Lists the tools of the other server, as tools for an Antiphon server. Each call of `tools` requests the list
+    /// from the other server again.
     ///
     /// # Errors
     ///
@@ -62,7 +63,8 @@ impl Proxy {
         front
     }
 
-    /// Lists the prompts of the other server, as prompts for an Antiphon server. Each call requests the list again.
+    /// Lists the prompts of the other server, as prompts for an Antiphon server. Each call of `prompts` requests the
+    /// list from the other server again.
     ///
     /// # Errors
     ///
@@ -102,8 +104,8 @@ impl Proxy {
         front
     }
 
-    /// Lists the resources of the other server, as resources for an Antiphon server. Each call requests the list
-    /// again.
+    /// Lists the resources of the other server, as resources for an Antiphon server. Each call of `resources` requests
+    /// the list from the other server again.
     ///
     /// # Errors
     ///
@@ -143,12 +145,12 @@ impl Proxy {
         front
     }
 
-    /// Lists the resource templates of the other server, as templates for an Antiphon server. Also returns a template
-    /// for each prefix of [`ProxyConfig::with_uris`](crate::ProxyConfig::with_uris). Each call requests the list
-    /// again.
+    /// Lists the resource templates of the other server, as templates for an Antiphon server. The returned list also
+    /// contains a template for each prefix of [`ProxyConfig::with_uris`](crate::ProxyConfig::with_uris). Each call of
+    /// `resource_templates` requests the list from the other server again.
     ///
-    /// A template without a fixed scheme, such as `{uri}`, is omitted, because it would match the URIs of other
-    /// servers.
+    /// A template without a fixed scheme, such as `{uri}`, is omitted, because such a template would match the URIs of
+    /// other servers.
     ///
     /// # Errors
     ///
@@ -199,7 +201,7 @@ impl Proxy {
 #[derive(Clone)]
 struct One {
     remote: Arc<Remote>,
-    /// The name that the item has at the other server, or the URI.
+    /// The name that the item has at the other server, or the URI of the item.
     name: String,
 }
 

@@ -1,8 +1,8 @@
 //! Serves the tools, prompts and resources of another MCP server in an Antiphon server.
 //!
 //! [`items`] creates the tools, prompts and resources. [`forward`] sends one request to the other server, and the
-//! questions of this server to the caller. [`pool`] contains the connections. [`conversation`] contains the questions
-//! and notifications of a call.
+//! questions of the other server to the caller. [`pool`] contains the connections to the other server. [`conversation`]
+//! contains the questions and notifications of a call.
 
 mod config;
 mod conversation;
@@ -25,10 +25,10 @@ use crate::{connection::ServerInfo, endpoint::Endpoint, error::Result};
 ///
 /// If a tool of the other server asks a question, the proxy asks the caller of the Antiphon server. The proxy forwards
 /// questions, progress, log messages and results, for every combination of the protocol revisions 2025-11-25 and
-/// 2026-07-28. The [guide](https://github.com/antiphon-rs/antiphon/blob/main/docs/guides/proxy.md) describes the
-/// limits.
+/// 2026-07-28. The [guide](https://github.com/antiphon-rs/antiphon/blob/main/docs/guides/proxy.md) describes the limits
+/// of proxies.
 ///
-/// A clone is a handle to the same proxy.
+/// A clone of a `Proxy` is a handle to the same proxy.
 ///
 /// ```no_run
 /// use antiphon::Server;
@@ -54,7 +54,8 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Connects to a server with the default settings. See [`connect_with`](Self::connect_with).
+    /// Connects to a server with the default settings. To change the settings, use
+    /// [`connect_with`](Self::connect_with).
     pub async fn connect(endpoint: impl Into<Endpoint>) -> Result<Self> {
         Self::connect_with(endpoint, ProxyConfig::default()).await
     }
@@ -76,16 +77,16 @@ impl Proxy {
 
     /// Adds all tools, prompts, resources and resource templates of the other server to `builder`.
     ///
-    /// The proxy requests the lists during this call. If the list of tools changes later, call [`tools`](Self::tools)
-    /// again, for example after [`Event::ToolsChanged`](crate::Event::ToolsChanged), and change your server with
-    /// [`Server::add_tool`](antiphon::Server::add_tool).
+    /// The proxy requests the lists during the call of `add_to`. If the list of tools changes later, call
+    /// [`tools`](Self::tools) again, for example after [`Event::ToolsChanged`](crate::Event::ToolsChanged), and change
+    /// your server with [`Server::add_tool`](antiphon::Server::add_tool).
     ///
     /// If `builder` already has a tool or prompt with the same name, or a resource with the same URI,
-    /// [`ServerBuilder::build`] returns an error. [`ProxyConfig::with_prefix`] avoids equal names.
+    /// [`ServerBuilder::build`] returns an error. [`ProxyConfig::with_prefix`] avoids equal names of tools and prompts.
     ///
     /// # Errors
     ///
-    /// Returns an error if the other server does not list its items.
+    /// Returns an error if the proxy cannot get a list from the other server.
     pub async fn add_to(&self, builder: ServerBuilder) -> Result<ServerBuilder> {
         let mut builder = builder.tools(self.tools().await?);
         for prompt in self.prompts().await? {
@@ -101,14 +102,14 @@ impl Proxy {
     }
 
     /// Calls a tool of the other server from a tool of your server. Each round with the other server is a
-    /// [step](Ctx::step) of the run, and each question of the other server is a question of the run.
+    /// [step](Ctx::step) of the run. Each question of the other server is a question of the run.
     ///
     /// `tool` is the name of the tool at the other server, without the prefix.
     ///
     /// # Errors
     ///
     /// Returns an error if the other server is not reachable, returns a JSON-RPC error, or exceeds a limit of
-    /// [`ProxyConfig`]. If the tool itself fails, this method returns no error, but a result with `is_error` set.
+    /// [`ProxyConfig`]. If the tool itself fails, `call` returns no error, but a result with `is_error` set.
     ///
     /// # Examples
     ///

@@ -37,27 +37,28 @@ pub(super) struct Remote {
     pub(super) config: ProxyConfig,
     /// The name of the other server for callers. The name of the endpoint can be a URL with secrets.
     label: String,
-    /// The connection that lists tools, prompts and resources. All calls to a 2026-07-28 server also use it. If the
-    /// server is a program, it can keep its tasks and the keys of its `requestState` in memory.
+    /// The connection that lists tools, prompts and resources. All calls to a 2026-07-28 server also use this
+    /// connection. A server program can keep its tasks and the keys of its `requestState` in memory, so all calls must
+    /// use one connection.
     pub(super) shared: Connection,
-    /// Whether `shared` used 2026-07-28 when it was last open.
+    /// Whether the connection `shared` used MCP 2026-07-28 when `shared` was last open.
     is_modern: AtomicBool,
     /// The last reconnect of `shared`.
     reconnect: Mutex<Option<Reconnect>>,
-    /// The work of the other server on `shared`.
+    /// The calls and tasks that the other server executes on `shared`.
     pub(super) current: Arc<Current>,
     permits: Arc<Semaphore>,
     pool: Mutex<Pool>,
-    /// The open calls to a 2025-11-25 server, by their random IDs.
+    /// The open calls to a 2025-11-25 server. The key of each call is a random ID.
     calls: Mutex<HashMap<String, OpenCall>>,
-    /// The tools of a 2025-11-25 server that must run as tasks.
+    /// The names of the tools that a 2025-11-25 server can run only as tasks.
     tasks: Mutex<BTreeSet<String>>,
 }
 
-/// A reconnect, for which several calls can wait. The value is `None` until the reconnect has ended.
+/// A reconnect, for which several calls can wait. The value of the channel is `None` until the reconnect has ended.
 type Reconnect = watch::Receiver<Option<Reconnected>>;
 
-/// The end of a reconnect.
+/// The result of a reconnect that has ended.
 #[derive(Clone)]
 struct Reconnected {
     at: Instant,
@@ -73,7 +74,7 @@ pub(super) struct OpenCall {
 /// The connections to a 2025-11-25 server that no call uses.
 #[derive(Default)]
 struct Pool {
-    /// The connection that was unused for longest comes first.
+    /// The unused connections. The connection that was unused for the longest time comes first.
     idle: Vec<Idle>,
     /// Whether a Tokio task waits to close the connections.
     has_timer: bool,
@@ -93,8 +94,8 @@ struct Open {
     level: Option<Level>,
 }
 
-/// The caller for which a connection is used: a principal, and the capabilities that the connection declares. Other
-/// callers never use the same connection.
+/// The caller for which a connection is used: a principal, and the capabilities that the connection declares. Two
+/// different callers never use the same connection.
 #[derive(Clone, PartialEq)]
 pub(super) struct Owner {
     principal: Option<String>,
@@ -112,7 +113,7 @@ impl Owner {
 /// How long an unused connection stays open.
 const IDLE: Duration = Duration::from_secs(5 * 60);
 
-/// How long calls share the error of a failed reconnect.
+/// How long new calls receive the error of a failed reconnect before the proxy tries to reconnect again.
 const FAILED: Duration = Duration::from_secs(1);
 
 impl Remote {
@@ -125,7 +126,7 @@ impl Remote {
             .with_capabilities(json!({"extensions": {rmcp::model::TASKS_EXTENSION_ID: {}}}))
             .with_events(move |event| {
                 match event {
-                    // The message can contain data of the caller, so only that caller receives it.
+                    // The message can contain data of the caller, so only that caller receives the message.
                     Event::Log { .. } => {
                         if let Some(conversation) = told.only() {
                             conversation.event(event);
@@ -156,7 +157,7 @@ impl Remote {
         }))
     }
 
-    /// Returns the name of the endpoint, for the log. The name can be a URL with secrets.
+    /// Returns the name of the endpoint, for the log. The name of an endpoint can be a URL with secrets.
     pub(super) fn name(&self) -> &str {
         self.endpoint.name()
     }
@@ -167,7 +168,7 @@ impl Remote {
     }
 
     /// Returns whether the other server uses 2026-07-28 or later. If the shared connection was lost, calls to a
-    /// 2026-07-28 server wait for it. Calls to a 2025-11-25 server use other connections.
+    /// 2026-07-28 server wait until the connection is open again. Calls to a 2025-11-25 server use other connections.
     pub(super) async fn speaks_modern(&self) -> Result<bool, Arc<Error>> {
         if let Some(is_modern) = self.shared.speaks_modern_now() {
             self.is_modern.store(is_modern, Ordering::Relaxed);
@@ -184,8 +185,9 @@ impl Remote {
         }
     }
 
-    /// Reconnects the shared connection. If a reconnect is in progress or has just failed, returns that reconnect. A
-    /// reconnect continues even if no call waits for it, so the time limit of a call does not end it.
+    /// Reconnects the shared connection. If a reconnect is in progress or has just failed, `reconnect` returns the
+    /// existing reconnect. A reconnect continues even if no call waits for its end, so the time limit of a call does
+    /// not end the reconnect.
     fn reconnect(&self) -> Reconnect {
         let mut last = lock(&self.reconnect);
         if let Some(reconnect) = &*last {
@@ -215,7 +217,7 @@ impl Remote {
         Error::Connect { endpoint: self.name().to_owned(), source: problem.into() }
     }
 
-    /// Remembers which tools must run as tasks.
+    /// Stores which tools must run as tasks.
     pub(super) fn learn_tasks(&self, tools: BTreeSet<String>) {
         *lock(&self.tasks) = tools;
     }
@@ -228,8 +230,8 @@ impl Remote {
         lock(&self.calls)
     }
 
-    /// Cancels the calls of `principal` that have waited longest for answers, if too many calls wait. Each of them uses
-    /// a connection, so one caller could otherwise block the others.
+    /// Cancels the calls of `principal` that have waited longest for answers, if too many calls wait. Each waiting call
+    /// uses a connection, so without a limit, one caller could block all other callers.
     pub(super) fn limit_waiting(&self, principal: Option<&str>) {
         let most = self.config.max_waiting(principal);
         let calls = self.calls();
@@ -247,7 +249,7 @@ impl Remote {
         }
     }
 
-    /// Waits until the number of concurrent calls allows another one.
+    /// Waits until the limit on concurrent calls allows another call.
     pub(super) async fn permit(&self) -> Result<OwnedSemaphorePermit> {
         let permit = timeout(self.config.timeout, Arc::clone(&self.permits).acquire_owned()).await;
         let Ok(Ok(permit)) = permit else {
@@ -279,7 +281,7 @@ impl Remote {
         Ok(Lease { remote: Arc::clone(self), open: Some(open), is_reusable: false, _permit: permit })
     }
 
-    /// Returns an unused connection of this owner.
+    /// Returns an unused connection of the owner `owner`.
     fn take_idle(&self, owner: &Owner) -> Option<Open> {
         let mut pool = lock(&self.pool);
         let at = pool.idle.iter().rposition(|idle| idle.open.owner == *owner)?;
@@ -301,7 +303,8 @@ impl Remote {
         }
     }
 
-    /// Closes the connections that were unused for [`IDLE`]. Returns when the next one expires.
+    /// Closes the connections that were unused for [`IDLE`]. Returns the time at which the next unused connection
+    /// expires.
     fn close_expired(&self) -> Option<Instant> {
         let mut pool = lock(&self.pool);
         pool.idle.retain(|idle| idle.since.elapsed() < IDLE);
@@ -336,12 +339,12 @@ impl Remote {
     }
 }
 
-/// A connection that one call uses. Dropping this value returns the connection to the pool. If the call was cancelled,
-/// dropping this value closes the connection. The other server could still ask questions for the cancelled call, and
+/// A connection that one call uses. Dropping a `Lease` returns the connection to the pool. If the call was cancelled,
+/// dropping the `Lease` closes the connection. The other server could still ask questions for a cancelled call, and
 /// these questions must not reach another caller.
 pub(super) struct Lease {
     remote: Arc<Remote>,
-    /// `None` only in drop.
+    /// The open connection. The value is `None` only during drop.
     open: Option<Open>,
     is_reusable: bool,
     _permit: OwnedSemaphorePermit,
@@ -356,7 +359,7 @@ impl Lease {
         &self.open().connection
     }
 
-    /// Adds a call to the open calls of the connection, until the guard is dropped.
+    /// Registers an open call of the connection. The registration ends when the returned guard is dropped.
     pub(super) fn begin(&self, conversation: &Arc<Conversation>) -> Entered {
         self.open().current.enter(conversation, None)
     }

@@ -23,8 +23,8 @@ const METHOD_NOT_FOUND: i32 = -32601;
 impl<'a> Call<'a> {
     /// Runs the call as a task. `.await` returns a handle as soon as the server has created the task.
     ///
-    /// On MCP 2025-11-25 the host requests a task if the tool supports it. On MCP 2026-07-28 the server decides
-    /// whether it creates a task. If the server does not create a task, `.await` waits for the result of the call, and
+    /// On MCP 2025-11-25 the host requests a task if the tool supports tasks. On MCP 2026-07-28 the server decides
+    /// whether to create a task. If the server does not create a task, `.await` waits for the result of the call, and
     /// the handle contains this result.
     pub fn as_task(self) -> TaskCall<'a> {
         TaskCall { call: self, ttl: None }
@@ -40,8 +40,8 @@ pub struct TaskCall<'a> {
 
 impl TaskCall<'_> {
     /// Sets how long an MCP 2025-11-25 server should keep the task, counted from its creation. The server can choose
-    /// another time. [`TaskInfo::ttl`] contains the chosen time. On MCP 2026-07-28 this setting has no effect.
-    /// Default: the server decides how long it keeps the task.
+    /// another time. [`TaskInfo::ttl`] contains the chosen time. On MCP 2026-07-28 `ttl` has no effect. Default: the
+    /// server decides how long it keeps the task.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
         self
@@ -73,7 +73,7 @@ impl fmt::Debug for TaskCall<'_> {
     }
 }
 
-/// Makes a call. If the call becomes a task, waits for the task.
+/// Sends a call. If the server runs the call as a task, waits for the result of the task.
 pub(crate) async fn call(call: Call<'_>) -> Result<CallToolResult> {
     let handle = match plain(&call).await? {
         TaskHandle { held: Held::Result(result), .. } => return Ok(Arc::unwrap_or_clone(result)),
@@ -96,7 +96,7 @@ pub(crate) async fn call(call: Call<'_>) -> Result<CallToolResult> {
     result
 }
 
-/// Makes a plain call. If the tool requires a task, requests a task.
+/// Makes a call that does not request a task. If the tool requires a task, requests a task.
 async fn plain(call: &Call<'_>) -> Result<TaskHandle> {
     let connection = call.connection;
     match connection.conclude("tools/call", call.params()?, &call.options).await {
@@ -179,7 +179,7 @@ impl Connection {
     }
 }
 
-/// A guard that cancels the task if the caller no longer waits for it.
+/// A guard that cancels the task if the caller no longer waits for the task.
 struct Abandoned(Option<TaskHandle>);
 
 impl Drop for Abandoned {

@@ -1,4 +1,4 @@
-//! Follows a task until it has ended: polls it, and answers its questions.
+//! Follows a task until the task has ended: polls the task, and answers its questions.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ use crate::{
     error::{Error, Result},
 };
 
-/// A follower of a task.
+/// An operation that polls one task and answers its questions, until the task has ended.
 pub(super) struct Follow<'a> {
     connection: &'a Connection,
     task: &'a Arc<Task>,
@@ -31,7 +31,7 @@ pub(super) struct Follow<'a> {
 /// The state of a task at one poll.
 pub(super) struct Seen {
     pub(super) info: TaskInfo,
-    /// The complete response. On MCP 2026-07-28, the response also contains the questions and the result.
+    /// The complete response of the server. On MCP 2026-07-28, the response also contains the questions and the result.
     detail: Value,
     modern: bool,
 }
@@ -59,7 +59,7 @@ impl<'a> Follow<'a> {
         Ok(Seen { info, detail, modern })
     }
 
-    /// Waits for the result within the limits.
+    /// Waits for the result of the task, within the limits of the host.
     pub(super) async fn finish(mut self) -> Result<CallToolResult> {
         if let Some(result) = self.task.result.get() {
             return Ok(result.clone());
@@ -118,7 +118,7 @@ impl<'a> Follow<'a> {
     }
 
     /// Polls a 2026-07-28 task until the task has ended or asks a new question. A question is new if its key is not in
-    /// `given`. Calls `tell` with each state.
+    /// `given`. Calls `tell` with each state of the task.
     #[cfg(feature = "proxy")]
     pub(super) async fn stage(
         &mut self,
@@ -147,7 +147,8 @@ impl<'a> Follow<'a> {
         }
     }
 
-    /// Sends answers to the questions of a task of MCP 2026-07-28. If the task has already ended, the answers have no effect.
+    /// Sends answers to the questions of an MCP 2026-07-28 task. If the task has already ended, the answers have no
+    /// effect.
     #[cfg(feature = "proxy")]
     pub(super) async fn update(&mut self, answers: Map<String, Value>) -> Result<()> {
         let params = json!({"taskId": self.task.id, "inputResponses": answers});
@@ -157,8 +158,8 @@ impl<'a> Follow<'a> {
         }
     }
 
-    /// Waits for the response to `tasks/result`. During this request, the server asks its questions. Returns `None` if
-    /// the connection was lost, so that the caller polls the task again.
+    /// Waits for the response to `tasks/result`. During a `tasks/result` request, the server asks the questions of the
+    /// task. Returns `None` if the connection was lost, so that the caller polls the task again.
     async fn result(&mut self) -> Result<Option<CallToolResult>> {
         // Users answer questions during this request, so it has no timeout.
         let options = Options { patient: true, ..Options::default() };
@@ -219,7 +220,7 @@ impl<'a> Follow<'a> {
         }
     }
 
-    /// Sends an idempotent request, in the format of the revision, until the server responds.
+    /// Sends an idempotent request, in the format of the protocol revision, until the server responds.
     async fn say_again(&mut self, verb: &str, params: Value) -> Result<(Value, bool)> {
         let options = Options { timeout: self.timeout, ..Options::default() };
         loop {

@@ -1,4 +1,4 @@
-//! The state of a task, in the format of either revision.
+//! The state of a task, in the format of either protocol revision.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use crate::event::trace_in;
 pub enum TaskStatus {
     /// The task has not ended, and does not wait for input.
     Working,
-    /// The task waits for answers to its questions. [`TaskHandle::wait`](crate::TaskHandle::wait) answers the
-    /// questions.
+    /// The task waits for answers to its questions. [`TaskHandle::wait`](crate::TaskHandle::wait) answers the questions
+    /// of the task.
     InputRequired,
-    /// The task has a result. If the tool failed, the result contains the tool's error.
+    /// The task has ended with a result. If the tool failed, the result contains the tool's error.
     Completed,
     /// The task ended with a JSON-RPC error.
     Failed,
@@ -24,7 +24,7 @@ pub enum TaskStatus {
 }
 
 impl TaskStatus {
-    /// Returns whether the task has ended, so that its status no longer changes.
+    /// Returns `true` if the task has ended. The status of an ended task no longer changes.
     pub fn is_finished(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
     }
@@ -45,27 +45,29 @@ impl TaskStatus {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TaskInfo {
-    /// The ID of the task. Empty if the server returned the result without creating a task.
+    /// The ID of the task. The ID is empty if the server returned the result without creating a task.
     pub id: String,
     /// The status of the task.
     pub status: TaskStatus,
-    /// The text that describes the status to the user, if the server sends it.
+    /// The text that describes the status to the user, if the server sends this text.
     pub message: Option<String>,
-    /// The time of creation in ISO 8601, if the server sends it.
+    /// The time of creation in ISO 8601, if the server sends this time.
     pub created: Option<String>,
-    /// The time of the last change in ISO 8601, if the server sends it.
+    /// The time of the last change in ISO 8601, if the server sends this time.
     pub last_updated: Option<String>,
-    /// How long the server keeps the task, counted from its creation. `None` if the task never expires, or if the
-    /// server does not send this time.
+    /// How long the server keeps the task, counted from the creation of the task. The value is `None` if the task never
+    /// expires, or if the server does not send a lifetime.
     pub ttl: Option<Duration>,
     /// The interval between polls that the server recommends.
     pub poll_interval: Option<Duration>,
-    /// The actions of the run so far, as JSON, if the server sends them. See [`Round::trace`](crate::Round::trace).
+    /// The actions of the run so far, as JSON, if the server sends these actions. [`Round::trace`](crate::Round::trace)
+    /// describes the format of these actions.
     pub trace: Option<Value>,
 }
 
 impl TaskInfo {
-    /// Parses a task, flat or wrapped as `{"task": {…}}`, with `ttl`, with `ttlMs`, or without both.
+    /// Parses a task from an object with the fields of the task, or from `{"task": {…}}`. The lifetime of the task
+    /// can be in the field `ttl`, in the field `ttlMs`, or missing.
     pub(crate) fn read(value: &Value) -> Option<Self> {
         let task = unwrapped(value);
         let text = |field: &str| task[field].as_str().map(str::to_owned);
@@ -103,7 +105,7 @@ impl TaskInfo {
         }
     }
 
-    /// Returns whether the status, the message and the time of the last change are equal.
+    /// Returns whether two states have the same status, the same message and the same time of the last change.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         (self.status, &self.message, &self.last_updated)
             == (other.status, &other.message, &other.last_updated)

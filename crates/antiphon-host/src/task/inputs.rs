@@ -22,7 +22,7 @@ pub(super) struct Inputs<'a> {
     answering: &'a Answering,
     task: &'a Arc<Task>,
     asking: FuturesUnordered<Abortable<BoxFuture<'a, Answered>>>,
-    /// Handles to withdraw open questions.
+    /// Handles with which `Inputs` withdraws open questions.
     withdraw: BTreeMap<String, Withdraw>,
     permits: Arc<Semaphore>,
 }
@@ -33,11 +33,11 @@ struct Withdraw {
     missed: u8,
 }
 
-/// If a question is missing in this number of consecutive polls, it is withdrawn. One poll is not enough, because a
-/// server with several replicas can return an old state.
+/// If a question is missing in this number of consecutive polls, the question is withdrawn. One poll without the
+/// question is not enough, because a server with several replicas can return an old state.
 const MISSED: u8 = 2;
 
-/// The outcome of a check of a task's questions.
+/// The kind of questions that a poll of a task has returned.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     /// The task asks new questions.
@@ -93,11 +93,11 @@ impl<'a> Inputs<'a> {
         self.asking.push(Abortable::new(question, registration));
     }
 
-    /// Returns the next answer. Waits forever if no question is open.
+    /// Returns the next answer of the user. Waits forever if no question is open.
     ///
     /// # Cancel safety
     ///
-    /// This method is cancel safe: no answer is lost.
+    /// `next` is cancel safe: if you drop the future of `next`, no answer is lost.
     pub(super) async fn next(&mut self) -> Answered {
         loop {
             match self.asking.next().await {

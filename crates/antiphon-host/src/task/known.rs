@@ -12,18 +12,19 @@ use serde_json::Value;
 
 use super::info::TaskInfo;
 
-/// The state of a task. All handles of a connection for the same task share this state. So a question is asked only
-/// once, even if several handles wait.
+/// The state of a task. All handles of a connection for one task share the state of the task. So a question of a task
+/// is asked only once, even if several handles wait.
 pub(crate) struct Task {
     pub(super) id: String,
     inputs: Mutex<BTreeMap<String, Input>>,
     said: Mutex<Said>,
-    /// The result, after the task has ended. The result does not change.
+    /// The result of the task, after the task has ended. A stored result does not change.
     pub(super) result: OnceLock<CallToolResult>,
 }
 
-/// Values from earlier responses of the server. In later responses, the SDK discards these values. It parses a working
-/// 2025-11-25 task as a 2026-07-28 task, whose fields have different names.
+/// Values from earlier responses of the server. In later responses, the SDK discards the values that `Said` stores. The
+/// SDK parses a working 2025-11-25 task as a 2026-07-28 task. The fields of these two kinds of tasks have different
+/// names.
 #[derive(Default)]
 struct Said {
     ttl: Option<Duration>,
@@ -33,11 +34,11 @@ struct Said {
 /// The state of a question.
 #[derive(PartialEq, Eq)]
 enum Input {
-    /// The question is open.
+    /// The question was asked and has no answer yet.
     Asked,
-    /// The question has an answer, but the server has possibly not received it.
+    /// The question has an answer, but the server has possibly not received the answer.
     Kept(Value),
-    /// The server has received the answer. No other answer is sent.
+    /// The server has received the answer. No other answer to the question is sent.
     Given,
 }
 
@@ -61,7 +62,7 @@ impl Task {
     }
 
     /// Claims the question `key`, unless the question is already claimed or answered. If an answer exists, the claim
-    /// contains it.
+    /// contains the answer.
     pub(super) fn claim(self: &Arc<Self>, key: &str) -> Option<Claim> {
         let mut inputs = lock(&self.inputs);
         let answer = match inputs.get_mut(key) {
@@ -74,7 +75,8 @@ impl Task {
     }
 }
 
-/// A claimed question. If the claim is dropped before the answer is sent, another handle can claim the question.
+/// A question that one handle has claimed. If the claim is dropped before the answer is sent, another handle can claim
+/// the question.
 pub(super) struct Claim {
     task: Arc<Task>,
     pub(super) key: String,
@@ -83,13 +85,13 @@ pub(super) struct Claim {
 }
 
 impl Claim {
-    /// Keeps the answer for the next claim, in case the server does not receive it now.
+    /// Keeps the answer for the next claim, in case the server does not receive the answer now.
     pub(super) fn keep(mut self, answer: Value) -> Self {
         self.answer = Some(answer);
         self
     }
 
-    /// Discards the answer, because the server rejected it.
+    /// Discards the answer, because the server rejected the answer.
     pub(super) fn forget(mut self) {
         self.answer = None;
     }
@@ -149,7 +151,7 @@ struct Inner {
 }
 
 impl Tasks {
-    /// Returns the task with this ID. All handles share the returned state.
+    /// Returns the state of the task with the ID `id`. All handles of the task share the returned state.
     pub(super) fn pick_up(&self, id: &str) -> Arc<Task> {
         let mut inner = lock(&self.inner);
         if let Some(task) = inner.known.get(id).and_then(Weak::upgrade) {
@@ -205,7 +207,7 @@ impl Tasks {
     }
 }
 
-/// The registration of a listener for a task. Dropping this value removes the listener.
+/// The registration of a listener for a task. Dropping a `TaskListening` removes the listener.
 #[must_use = "the listener is removed when this guard is dropped"]
 pub struct TaskListening {
     tasks: Tasks,

@@ -1,7 +1,7 @@
 //! Tasks: calls that outlive their connection, on both revisions.
 //!
-//! The tasks of MCP 2025-11-25 and of MCP 2026-07-28 have the same name, but different protocols. This module provides
-//! one API for both protocols: [`begin`] creates tasks, and [`follow`] drives them to their end.
+//! The tasks of MCP 2025-11-25 and of MCP 2026-07-28 have the same name, but different protocols. The module `task`
+//! provides one API for both protocols: [`begin`] creates tasks, and [`follow`] waits until a task has ended.
 
 mod begin;
 mod follow;
@@ -34,10 +34,10 @@ use crate::{
 /// The error code that a server returns for an unknown task, and for a cancellation that is too late.
 pub(crate) const INVALID_PARAMS: i32 = -32602;
 
-/// A handle to a task. A clone is a handle to the same task.
+/// A handle to a task. A clone of a `TaskHandle` is a handle to the same task.
 ///
 /// A task runs on its server. The task continues if you drop the handle or lose the connection. With the ID of the
-/// task, you can get another handle, even in another process.
+/// task, you can get another handle to the task, even in another process.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -75,8 +75,8 @@ impl TaskHandle {
         Self { connection: connection.clone(), held, timeout: None, _listening: None }
     }
 
-    /// Returns the ID of the task. Store the ID if you need another handle later. Returns `None` if the server
-    /// returned the result without creating a task. In that case, [`wait`](Self::wait) returns the result.
+    /// Returns the ID of the task. Store the ID if you need another handle later. Returns `None` if the server returned
+    /// the result without creating a task. If the server created no task, [`wait`](Self::wait) returns the result.
     pub fn id(&self) -> Option<&str> {
         match &self.held {
             Held::Task(task) => Some(&task.id),
@@ -96,17 +96,18 @@ impl TaskHandle {
         }
     }
 
-    /// Waits for the result of the task. Until the task ends, the host answers the questions of the task with its
-    /// handlers.
+    /// Waits for the result of the task. Until the task ends, the host answers the questions of the task with the
+    /// host's handlers.
     ///
-    /// The host polls the task at the interval that the server recommends, and earlier after a notification. If the
-    /// connection is lost, the host reconnects. Each question is asked only once, even if several handles wait for the
-    /// task. After the server has received an answer, the host does not send this answer again.
+    /// The host polls the task at the interval that the server recommends, or earlier if the server sends a
+    /// notification about the task. If the connection is lost, the host reconnects. Each question is asked only once,
+    /// even if several handles wait for the task. After the server has received an answer, the host does not send
+    /// this answer again.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the task continues. If a question was open, the next call of `wait` asks the question
-    /// again.
+    /// If the future of `wait` is dropped, the task continues. If a question was open, the next call of `wait` asks the
+    /// question again.
     ///
     /// # Errors
     ///
@@ -125,7 +126,7 @@ impl TaskHandle {
     /// Requests the cancellation of the task, and returns the state of the task.
     ///
     /// If the task has already ended, its status does not change. On MCP 2026-07-28 the server does not have to cancel
-    /// the task immediately. So the task can still be running after this call, and can even complete.
+    /// the task immediately. So the task can still be running after `cancel` has returned, and can even complete.
     pub async fn cancel(&self) -> Result<TaskInfo> {
         match &self.held {
             Held::Task(task) => self.cancel_of(task).await,
@@ -135,7 +136,7 @@ impl TaskHandle {
 
     /// Returns a stream of the states of the task. The stream contains the current state, then every change, until the
     /// task has ended or an error occurs. The stream does not answer questions. [`wait`](Self::wait) answers the
-    /// questions, and can run at the same time as the stream.
+    /// questions of the task, and can run at the same time as the stream.
     ///
     /// If several changes happen within a short time, the stream can return only the last state.
     pub fn updates(&self) -> impl Stream<Item = Result<TaskInfo>> + Send + use<> {
@@ -160,19 +161,20 @@ impl TaskHandle {
     }
 }
 
-/// The next stage of a 2026-07-28 task, for callers that answer the questions of the task themselves.
+/// The next questions or the result of a 2026-07-28 task. Callers of `Connection::stage` answer the questions of the
+/// task themselves.
 #[cfg(feature = "proxy")]
 pub(crate) enum Stage {
-    /// The task asks these questions.
+    /// The task asks the questions in this value.
     Asks(serde_json::Map<String, Value>),
-    /// The task has ended with this result.
+    /// The task has ended with the result in this value.
     Done(Value),
 }
 
 #[cfg(feature = "proxy")]
 impl Connection {
-    /// Sends `answers` to the 2026-07-28 task `id`, and waits for its next stage. `given` contains the keys of all
-    /// questions that were answered.
+    /// Sends `answers` to the 2026-07-28 task `id`, and waits for the next stage of the task. `given` contains the keys
+    /// of all questions that were answered.
     pub(crate) async fn stage(
         &self,
         id: &str,
@@ -190,9 +192,8 @@ impl Connection {
 }
 
 impl Connection {
-    /// Returns a handle to the task with this ID. Use this method after a restart, in another process, or over another
-    /// connection. This method sends no request. If the server does not have the task, the first use of the handle
-    /// fails.
+    /// Returns a handle to the task with the ID `id`. Use `task` after a restart, in another process, or over another
+    /// connection. `task` sends no request. If the server does not have the task, the first use of the handle fails.
     pub fn task(&self, id: &str) -> TaskHandle {
         TaskHandle::new(self, Held::Task(self.answering().events.tasks().pick_up(id)))
     }
@@ -201,8 +202,8 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Misuse`] on MCP 2026-07-28, because MCP 2026-07-28 has no list of tasks. Store the IDs of your
-    /// tasks instead.
+    /// Returns [`Error::Misuse`] on MCP 2026-07-28, because MCP 2026-07-28 has no list of tasks. If you need your tasks
+    /// later, store their IDs.
     pub async fn tasks(&self) -> Result<Vec<TaskInfo>> {
         if self.speaks_modern().await? {
             return Err(Error::Misuse(
@@ -213,8 +214,8 @@ impl Connection {
         tasks.iter().map(|task| read("tasks/list", task)).collect()
     }
 
-    /// Calls `listener` for each notification about the task, until the returned value is dropped. MCP does not
-    /// require a server to send these notifications. [`TaskHandle::updates`] also polls the task.
+    /// Calls `listener` for each notification about the task, until the returned value is dropped. MCP does not require
+    /// a server to send notifications about tasks. [`TaskHandle::updates`] also polls the task.
     pub fn on_task(&self, id: &str, listener: impl Fn(&TaskInfo) + Send + Sync + 'static) -> TaskListening {
         self.answering().events.tasks().listen(id, Arc::new(listener))
     }
@@ -227,7 +228,7 @@ fn read(method: &str, value: &Value) -> Result<TaskInfo> {
     })
 }
 
-/// Returns the start of a value, for an error message.
+/// Returns the first characters of a JSON value, for an error message.
 fn shortened(value: &Value) -> String {
     value.to_string().chars().take(200).collect()
 }

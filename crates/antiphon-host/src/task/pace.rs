@@ -24,7 +24,8 @@ const FIRST: Duration = Duration::from_millis(200);
 /// The longest interval if the server suggests no interval.
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// The timer for the polls of a task. The timer ends after an interval, or after a notification.
+/// A timer that determines when the host polls a task again. The timer ends after an interval, or after a
+/// notification.
 pub(super) struct Pace {
     longest: Duration,
     own: Duration,
@@ -73,10 +74,10 @@ impl Pace {
 }
 
 /// The error code of a server that is overloaded, or whose store is unavailable. For the requests that [`Losses`]
-/// retries, this code is never the outcome of a task.
+/// retries, this error code never means that a task has failed.
 pub(super) const INTERNAL_ERROR: i32 = -32603;
 
-/// Returns whether a retry can succeed.
+/// Returns whether a retry of the request can succeed after this error.
 pub(super) fn is_passing(error: &Error) -> bool {
     matches!(error, Error::Lost { .. } | Error::Timeout { .. } | Error::Server { code: INTERNAL_ERROR, .. })
 }

@@ -12,11 +12,11 @@ use crate::error::Result;
 /// state.
 const TOLD: usize = 64;
 
-/// A watcher of a task.
+/// The state of the stream that `TaskHandle::updates` returns.
 struct Watch {
     handle: TaskHandle,
     pace: Option<Pace>,
-    /// The notifications of the server.
+    /// The notifications of the server about the task.
     told: mpsc::Receiver<TaskInfo>,
     _listening: Option<TaskListening>,
     /// States that were received but not yet returned, oldest first.
@@ -80,7 +80,8 @@ impl Watch {
             }
         }
         let info = self.handle.status().await?;
-        // Notifications that arrived during the poll are older than its result.
+        // Notifications that arrived during the poll are older than the result of the poll, so they come first in
+        // `learned`.
         while let Ok(info) = self.told.try_recv() {
             self.learned.push_back(info);
         }

@@ -1,4 +1,4 @@
-//! Replacements for the items of the module `on`. They do nothing.
+//! Replacements for the items of the module `on`. The replacements do nothing.
 
 use std::{future::Future, sync::Arc};
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::error::Error;
 
-/// Disabled telemetry.
+/// Telemetry that is disabled.
 #[derive(Clone, Default)]
 pub(crate) struct Telling(());
 

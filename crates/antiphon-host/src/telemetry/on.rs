@@ -21,10 +21,10 @@ const SECONDS: [f64; 14] = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0
 
 /// The telemetry settings of a host, for metrics and spans.
 ///
-/// The host records metrics with an OpenTelemetry meter provider. Spans are `tracing` spans with the target
-/// `antiphon`. If your program has a `tracing-opentelemetry` layer, these spans become OpenTelemetry spans, and the
-/// host sends their trace context to servers in `_meta`. Metrics and spans do not contain the content of requests and
-/// responses.
+/// The host records metrics with an OpenTelemetry meter provider. Spans are `tracing` spans with the target `antiphon`.
+/// If your program has a `tracing-opentelemetry` layer, the host's spans become OpenTelemetry spans. The host then
+/// sends the trace context of its spans to servers in `_meta`. Metrics and spans do not contain the content of requests
+/// and responses.
 ///
 /// ```
 /// use antiphon_host::{Host, Telemetry};
@@ -44,7 +44,7 @@ impl Telemetry {
     }
 
     /// Creates telemetry that records metrics with the global meter provider. Set the global provider before you call
-    /// this method, because a provider that is set later is not used.
+    /// `global`, because a provider that is set later is not used.
     pub fn global() -> Self {
         Self { meter: global::meter_with_scope(scope()) }
     }
@@ -60,7 +60,7 @@ impl fmt::Debug for Telemetry {
     }
 }
 
-/// The telemetry, if the application enabled it.
+/// The telemetry, if the application enabled telemetry.
 #[derive(Clone, Default)]
 pub(crate) struct Telling(Option<Arc<Instruments>>);
 
@@ -89,7 +89,7 @@ impl Telling {
         }
     }
 
-    /// Returns the span of a call, with all its rounds and its task.
+    /// Returns the span of a call. The span includes all rounds and the task of the call.
     pub(crate) fn call(&self, tool: &str) -> Spanned {
         if self.0.is_none() {
             return Spanned(Span::none());
@@ -136,7 +136,8 @@ impl Telling {
         RequestSpan(Some(Box::new(RequestSpanInner { telling, span, about, began: Instant::now() })))
     }
 
-    /// Returns the span for a request from the server. Its parent is the span that the server sent with the request.
+    /// Returns the span for a request from the server. The parent of this span is the span that the server sent with
+    /// the request.
     pub(crate) fn answer(&self, method: &str, params: &Value) -> Spanned {
         if self.0.is_none() {
             return Spanned(Span::none());
@@ -210,7 +211,7 @@ impl RequestSpan {
     }
 }
 
-/// Returns the kind of an error. The message is not recorded, because it can be any text of the server.
+/// Returns the kind of an error. The error message is not recorded, because the message can be any text of the server.
 fn kind(error: &Error) -> String {
     match error {
         Error::Server { code, .. } => return code.to_string(),

@@ -9,9 +9,9 @@ use crate::MIN_SECRET_BYTES;
 /// An API key: a secret by which the server identifies a caller. Use API keys if you do not have an authorization
 /// server.
 ///
-/// Clients send the API key as `Authorization: Bearer <key>`. Every MCP client supports this header. The server stores
-/// only the SHA-256 digest of the API key. A plain digest is secure only for random secrets, so create the API key
-/// with `openssl rand -hex 32`.
+/// Clients send the API key as `Authorization: Bearer <key>`. Every MCP client supports the header `Authorization`.
+/// The server stores only the SHA-256 digest of the API key. A plain digest is secure only for random secrets, so
+/// create the API key with `openssl rand -hex 32`.
 ///
 /// ```
 /// use antiphon_http::auth::ApiKey;
@@ -40,8 +40,8 @@ impl ApiKey {
         Self { digest: Sha256::digest(secret).into(), identity: Identity::new(principal), problem }
     }
 
-    /// Creates an API key from the SHA-256 digest of its secret. The digest has 64 hexadecimal digits. A caller that
-    /// sends the secret is authenticated as `principal`.
+    /// Creates an API key from the SHA-256 digest of its secret. The digest `sha256` has 64 hexadecimal digits. A
+    /// caller that sends the secret is authenticated as `principal`.
     pub fn hashed(principal: impl Into<String>, sha256: &str) -> Self {
         let principal = principal.into();
         let (digest, problem) = match hex(sha256) {
@@ -74,7 +74,7 @@ impl fmt::Debug for ApiKey {
 }
 
 /// Returns the identity of the caller that sent `secret`. The function compares `secret` with all API keys in constant
-/// time, so that the duration reveals nothing.
+/// time, so that the duration of the comparison reveals nothing about the API keys.
 pub(super) fn find(keys: &[ApiKey], secret: &str) -> Option<Identity> {
     let digest: [u8; 32] = Sha256::digest(secret).into();
     let mut found = None;

@@ -12,15 +12,15 @@ use super::{
     refusal::Challenge,
 };
 
-/// The error of [`AuthBuilder::build`] and [`OpenIdConnect::build`](super::OpenIdConnect::build). It contains all
-/// configuration problems.
+/// The error that [`AuthBuilder::build`] and [`OpenIdConnect::build`](super::OpenIdConnect::build) return. A
+/// `BuildError` lists all problems in the configuration.
 #[derive(Clone, PartialEq, Eq)]
 pub struct BuildError {
     pub(super) problems: Vec<String>,
 }
 
 impl BuildError {
-    /// Returns all configuration problems, one string per problem.
+    /// Returns all problems in the configuration. Each problem is a separate string.
     pub fn problems(&self) -> &[String] {
         &self.problems
     }
@@ -90,8 +90,8 @@ impl AuthBuilder {
         }
     }
 
-    /// Accepts the signed tokens of this authorization server. Call this method again to accept several authorization
-    /// servers.
+    /// Accepts the signed tokens of the authorization server `issuer`. Call `with_issuer` again to accept several
+    /// authorization servers.
     pub fn with_issuer(mut self, issuer: Issuer) -> Self {
         self.issuers.push(issuer);
         self
@@ -104,32 +104,34 @@ impl AuthBuilder {
         self
     }
 
-    /// Accepts callers that send one of these API keys.
+    /// Accepts callers that send one of the API keys in `keys`.
     pub fn with_api_keys(mut self, keys: impl IntoIterator<Item = ApiKey>) -> Self {
         self.keys.extend(keys);
         self
     }
 
-    /// Also accepts API keys in this HTTP header, for example `x-api-key`. Default: only in `Authorization`.
+    /// Also accepts API keys in the HTTP header `header`, for example `x-api-key`. Default: only in `Authorization`.
     pub fn with_api_key_header(mut self, header: impl Into<String>) -> Self {
         self.key_header = Some(header.into());
         self
     }
 
-    /// Accepts callers whose client certificate was checked by `proxy`. Default: no proxy.
+    /// Accepts callers with a client certificate that `proxy` has checked. Default: no proxy.
     pub fn with_proxy(mut self, proxy: Proxy) -> Self {
         self.proxy = Some(proxy);
         self
     }
 
-    /// Sets the scopes that every request needs. Default: none. Callers must authenticate even if you set no scopes.
+    /// Sets the scopes that every request needs. Default: none. Callers must authenticate even if you do not set any
+    /// scopes.
     pub fn with_scopes(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.scopes = scopes.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Sets additional scopes for requests of one MCP method, such as `resources/read`, `prompts/get` or
-    /// `tasks/cancel`. For the scopes of a single tool, use `Tool::with_scopes` of the crate `antiphon`.
+    /// Sets additional scopes that callers need for requests with one MCP method, such as `resources/read`,
+    /// `prompts/get` or `tasks/cancel`. To set the scopes of a single tool, use `Tool::with_scopes` of the crate
+    /// `antiphon`.
     pub fn with_operation_scopes(
         mut self,
         method: impl Into<String>,
@@ -139,19 +141,20 @@ impl AuthBuilder {
         self
     }
 
-    /// Sets the scopes that the resource metadata lists as supported. A client requests these scopes if the server's
-    /// challenge does not list scopes. If a later call needs further scopes, the client requests them at that time.
-    /// Default: the scopes that every request needs.
+    /// Sets the scopes that the resource metadata lists as supported. A client requests the supported scopes if the
+    /// server's challenge does not list scopes. If a later call needs further scopes, the client requests the further
+    /// scopes when it makes this call. Default: the scopes that every request needs.
     pub fn with_supported_scopes(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.supported = Some(scopes.into_iter().map(Into::into).collect());
         self
     }
 
     /// Sets a function that returns the principal (the name of the caller in this server), for example from a token
-    /// claim. If the function returns `None`, the server rejects the request. Default: `<issuer>#<subject>`.
+    /// claim. If the function for the principal returns `None`, the server rejects the request. Default:
+    /// `<issuer>#<subject>`.
     ///
-    /// All data of a caller belongs to the caller's principal. Two users must never have the same principal. A user
-    /// must not be able to choose the principal.
+    /// The server stores all data of a caller under the caller's principal. Two users must never have the same
+    /// principal. A user must not be able to choose their own principal.
     pub fn with_principal(
         mut self,
         principal: impl Fn(&Identity) -> Option<String> + Send + Sync + 'static,
@@ -160,7 +163,8 @@ impl AuthBuilder {
         self
     }
 
-    /// Sets the name of this server in the resource metadata. Users can see this name. Default: none.
+    /// Sets the name of this server in the resource metadata. Clients can show the name of the server to users.
+    /// Default: none.
     pub fn with_resource_name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
@@ -173,36 +177,37 @@ impl AuthBuilder {
     }
 
     /// Sets whether the server also serves its resource metadata at the root path
-    /// `/.well-known/oauth-protected-resource`. Default: yes. If one host serves several resources, only one of them
-    /// can use the root path.
+    /// `/.well-known/oauth-protected-resource`. Default: yes. If one host serves several resources, only one of these
+    /// resources can use the root path.
     pub fn with_root_metadata(mut self, root: bool) -> Self {
         self.root_metadata = root;
         self
     }
 
-    /// Sets the HTTP client for requests to authorization servers. Use this method if you need special certificates or
+    /// Sets the HTTP client for requests to authorization servers. Use `with_http` if you need special certificates or
     /// an HTTP proxy. Default: a client that has a timeout of 5 seconds and does not follow redirects.
     pub fn with_http(mut self, http: reqwest::Client) -> Self {
         self.http = Some(http);
         self
     }
 
-    /// Sets the maximum length of a token or API key, in bytes. Default: 16 KiB.
+    /// Sets the maximum length of a token or an API key, in bytes. Default: 16 KiB.
     pub fn with_max_token_bytes(mut self, bytes: usize) -> Self {
         self.max_token_bytes = bytes;
         self
     }
 
-    /// Sets the interval at which the server checks the credentials of an open WebSocket or event stream again. The
-    /// server also checks the credentials when the token expires. If the credentials have become invalid, or if their
-    /// scopes have changed, the server closes the connection. Default: 30 seconds.
+    /// Sets how often the server checks the credentials of an open WebSocket or event stream. The server also checks
+    /// the credentials of an open connection when the token expires. If the credentials have become invalid, or if
+    /// their scopes have changed, the server closes the connection. Default: 30 seconds.
     pub fn with_recheck(mut self, interval: Duration) -> Self {
         self.recheck = interval.max(Duration::from_millis(10));
         self
     }
 
     /// Sets the maximum time for which a WebSocket or an event stream can stay open, even if the credentials stay
-    /// valid. After that time, the client must connect again. `None` means no limit. Default: 12 hours.
+    /// valid. When a connection has reached the maximum time, the client must connect again. With `None`, connections
+    /// have no maximum time. Default: 12 hours.
     pub fn with_max_connection(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.max_connection = limit.into();
         self
@@ -226,8 +231,8 @@ impl AuthBuilder {
             given => given,
         };
         let (Some(url), true) = (url, problems.is_empty()) else { return Err(BuildError { problems }) };
-        // If another crate enables a second crypto provider, the JWT library cannot choose a provider and panics. This
-        // call does not replace a provider that is already installed.
+        // If another crate enables a second crypto provider, the JWT library cannot choose a provider and panics.
+        // `install_default` does not replace a provider that is already installed.
         let _ = jsonwebtoken::crypto::aws_lc::DEFAULT_PROVIDER.install_default();
         let audiences = audiences(&self.resource, &url);
         let mut issuers: Vec<String> = self.issuers.iter().map(|issuer| issuer.name.clone()).collect();
@@ -308,8 +313,9 @@ impl AuthBuilder {
     }
 }
 
-/// Returns the audiences of tokens for the resource: the URL of the resource as given, and its canonical form. If the
-/// resource is a whole host, the list also contains the URL without the trailing slash.
+/// Returns the audiences that a token for the resource can have. The list contains the URL of the resource as the
+/// developer wrote this URL, and the canonical form of the URL. If the resource is a whole host, the returned list also
+/// contains the URL without the trailing slash.
 fn audiences(resource: &str, url: &Url) -> Vec<String> {
     let mut audiences = vec![resource.to_owned(), url.to_string()];
     if url.path() == "/" {

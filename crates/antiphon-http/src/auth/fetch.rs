@@ -7,14 +7,14 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use url::{Host, Url, form_urlencoded};
 
-/// The error of a failed request, for the log.
+/// The error that the server logs if a request to an authorization server fails.
 pub(super) type Failed = Box<dyn std::error::Error + Send + Sync>;
 
 /// The maximum response time of an authorization server.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The maximum length of a response, in bytes. A response with metadata, or with a dozen keys, needs about a tenth of
-/// this length.
+/// The maximum length of a response from an authorization server, in bytes. Metadata, or a set of a dozen keys, usually
+/// has about a tenth of this length.
 const MAX_BYTES: usize = 256 * 1024;
 
 /// Creates an HTTP client that does not follow redirects.
@@ -28,7 +28,7 @@ pub(super) fn client() -> Result<reqwest::Client, reqwest::Error> {
         .build()
 }
 
-/// Sends a request, and parses the response as JSON. Returns `None` if the status is 404.
+/// Sends a request, and parses the response as JSON. Returns `None` if the status of the response is 404.
 pub(super) async fn json<T: DeserializeOwned>(request: reqwest::RequestBuilder) -> Result<Option<T>, Failed> {
     let response = send(request).await?;
     let status = response.status();
@@ -41,8 +41,8 @@ pub(super) async fn json<T: DeserializeOwned>(request: reqwest::RequestBuilder) 
     Ok(Some(serde_json::from_slice(&read(response).await?)?))
 }
 
-/// Sends a request, and returns the status and the JSON of the response, even if the status is an error. If the
-/// response is not JSON, the value is `null`.
+/// Sends a request, and returns the status and the JSON of the response, even if the status reports an error. If the
+/// response is not JSON, the returned value is `null`.
 pub(super) async fn reply(request: reqwest::RequestBuilder) -> Result<(StatusCode, Value), Failed> {
     let response = send(request).await?;
     let status = response.status();
@@ -50,7 +50,7 @@ pub(super) async fn reply(request: reqwest::RequestBuilder) -> Result<(StatusCod
 }
 
 async fn send(request: reqwest::RequestBuilder) -> Result<reqwest::Response, reqwest::Error> {
-    // A client that the operator configured may have no timeout.
+    // If the operator configured the HTTP client, this client can lack a timeout.
     request.timeout(PATIENCE).header(http::header::ACCEPT, "application/json").send().await
 }
 
@@ -66,7 +66,7 @@ async fn read(mut response: reqwest::Response) -> Result<Vec<u8>, Failed> {
 }
 
 /// Adds the fields of a form and the credentials of this application to a request. The credentials are sent in the
-/// body or in a header.
+/// request body or in a header.
 pub(super) fn with_form(
     request: reqwest::RequestBuilder,
     fields: &[(&str, &str)],
@@ -107,7 +107,7 @@ pub(super) async fn metadata(http: &reqwest::Client, issuer: &str) -> Result<Val
     Err(last)
 }
 
-/// Returns the possible URLs of an issuer's metadata, in the order that MCP requires.
+/// Returns the possible URLs of an issuer's metadata, in the order in which MCP requires clients to try them.
 fn places(issuer: &str) -> Result<Vec<Url>, url::ParseError> {
     let issuer = Url::parse(issuer)?;
     let path = issuer.path().trim_end_matches('/').to_owned();
@@ -126,8 +126,8 @@ fn places(issuer: &str) -> Result<Vec<Url>, url::ParseError> {
     Ok(places)
 }
 
-/// Returns whether data that is sent to `address` stays private. This is the case over TLS, or if `address` is on this
-/// machine.
+/// Returns whether data that is sent to `address` stays private. Data stays private over TLS, or if `address` is on
+/// this machine.
 pub(super) fn is_private(address: &str) -> bool {
     let Ok(address) = Url::parse(address) else { return false };
     match (address.scheme(), address.host()) {

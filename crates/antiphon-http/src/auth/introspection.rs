@@ -18,37 +18,39 @@ use super::{
     refusal::{EXPIRED, NOT_VALID},
 };
 
-/// The maximum number of unknown tokens that are checked at the same time. The limit protects the authorization server
-/// if callers send many invented tokens.
+/// The maximum number of concurrent checks of unknown tokens. A token is unknown if no earlier check has found the
+/// token valid. The limit on unknown tokens protects the authorization server if callers send many invented tokens.
 const AT_ONCE: usize = 32;
 
-/// The maximum number of these checks for one network address. So many tokens from one address cannot use the capacity
-/// for all addresses.
+/// The maximum number of concurrent checks of unknown tokens from one network address. Because of this limit, tokens
+/// from one address cannot use the whole capacity for unknown tokens.
 const PER_PEER: usize = 16;
 
-/// The maximum number of previously valid tokens that are checked at the same time. These tokens have their own
-/// capacity, which invented tokens cannot use.
+/// The maximum number of concurrent checks of previously valid tokens. Previously valid tokens have their own capacity,
+/// which invented tokens cannot use.
 const MAX_RECHECKS: usize = 16;
 
-/// How long a valid token can use the capacity for previously valid tokens.
+/// The time for which the server remembers that a token was valid. During this time, the token can use the capacity for
+/// previously valid tokens.
 const REMEMBERED: Duration = Duration::from_secs(60 * 60);
 /// The maximum number of tokens that the server remembers as previously valid.
 const REMEMBERED_TOKENS: u64 = 100_000;
 
-/// How long the URL of the introspection endpoint is cached, if the URL comes from the metadata.
+/// The time for which the server caches the URL of the introspection endpoint, if the URL comes from the metadata.
 const ENDPOINT: Duration = Duration::from_secs(10 * 60);
 
-/// How long a token waits for its check to start.
+/// The maximum time for which a token waits for its check to start.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long the server caches the result that a token is not valid.
+/// The time for which the server remembers that a token is not valid.
 const BAD: Duration = Duration::from_secs(5);
 
 /// The settings for token introspection (RFC 7662). With token introspection, an authorization server checks opaque
 /// tokens for this server.
 ///
-/// The server caches the result of each check for [a short time](Self::with_cache). During this time, the server still
-/// accepts a token that was revoked. The cache contains only the digest of the token.
+/// The server caches the result of each check for [a short time](Self::with_cache). If a token is revoked while its
+/// result is cached, the server accepts the token until the result expires. The cache contains only the digests of
+/// tokens.
 ///
 /// The `Debug` output contains no secret.
 ///
@@ -93,28 +95,28 @@ impl Introspection {
         }
     }
 
-    /// Sets the URL of the introspection endpoint. Use this method if the authorization server does not publish
-    /// metadata. Default: the URL in the metadata.
+    /// Sets the URL of the introspection endpoint. Use `with_endpoint` if the authorization server does not publish
+    /// metadata. Default: the URL in the metadata of the authorization server.
     pub fn with_endpoint(mut self, url: impl Into<String>) -> Self {
         self.endpoint = Some(url.into());
         self
     }
 
-    /// Sets whether this server sends the client secret in the request body instead of a header. Turn this setting on
-    /// if the authorization server does not accept the header. Default: no.
+    /// Sets whether this server sends the client secret in the request body instead of a header. Set `in_body` to true
+    /// if the authorization server does not accept the client secret in a header. Default: no.
     pub fn with_secret_in_body(mut self, in_body: bool) -> Self {
         self.in_body = in_body;
         self
     }
 
-    /// Also accepts tokens that were issued for this audience.
+    /// Also accepts tokens that were issued for the audience `audience`.
     pub fn with_audience(mut self, audience: impl Into<String>) -> Self {
         self.audiences.push(audience.into());
         self
     }
 
-    /// Sets whether the server accepts tokens for any audience. Default: no. If you turn this setting on, a token for
-    /// another service is also valid for this server. Turn this setting on only if the authorization server does not
+    /// Sets whether the server accepts tokens for any audience. Default: no. If you set `any` to true, a token for
+    /// another service is also valid for this server. Set `any` to true only if the authorization server does not
     /// report audiences, and issues tokens only to clients of this server.
     pub fn with_any_audience(mut self, any: bool) -> Self {
         self.any_audience = any;
@@ -127,20 +129,20 @@ impl Introspection {
         self
     }
 
-    /// Sets how long the result of a check is cached. The server does not cache a result after the token has expired.
-    /// Default: 30 seconds.
+    /// Sets how long the server caches the result of a token check. The server does not cache a result after the token
+    /// has expired. Default: 30 seconds.
     pub fn with_cache(mut self, cache: Duration) -> Self {
         self.cache = cache;
         self
     }
 
-    /// Sets how many check results are cached. Default: 10,000.
+    /// Sets the maximum number of check results that the server caches. Default: 10,000.
     pub fn with_cached_tokens(mut self, tokens: u64) -> Self {
         self.cached = tokens;
         self
     }
 
-    /// Returns descriptions of the configuration problems.
+    /// Returns a text for each problem in these introspection settings.
     pub(super) fn problems(&self) -> impl Iterator<Item = String> {
         let issuer = &self.issuer;
         let bad = (!is_issuer(issuer)).then(|| {
@@ -163,7 +165,7 @@ impl fmt::Debug for Introspection {
     }
 }
 
-/// Checks opaque tokens by token introspection.
+/// A validator that checks opaque tokens with token introspection.
 pub(super) struct Inquirer {
     config: Introspection,
     audiences: Vec<String>,
@@ -173,10 +175,10 @@ pub(super) struct Inquirer {
     known: Cache<Digest, Arc<Answer>>,
 }
 
-/// The SHA-256 digest of a token. A stored digest cannot be used as a credential.
+/// The SHA-256 digest of a token. An attacker cannot use a stored digest as a credential.
 type Digest = [u8; 32];
 
-/// The cached result of a check.
+/// The cached result of a token check.
 struct Answer {
     result: Result<Identity, Refusal>,
     /// The expiry of the token, in seconds since 1970.
@@ -184,7 +186,7 @@ struct Answer {
     good_for: Duration,
 }
 
-/// Each cached result has its own lifetime.
+/// The expiry policy that gives each cached result its own lifetime.
 struct Lives;
 
 impl Expiry<Digest, Arc<Answer>> for Lives {
@@ -193,17 +195,17 @@ impl Expiry<Digest, Arc<Answer>> for Lives {
     }
 }
 
-/// Limits how many checks run at the same time.
+/// The limits on the number of token checks that run at the same time.
 struct Turns {
-    /// The capacity for tokens that were valid before.
+    /// The capacity for checks of tokens that were valid before.
     again: Arc<Semaphore>,
     good: Cache<Digest, ()>,
-    /// The capacity for all other tokens: in total, and for each network address.
+    /// The capacity for checks of all other tokens. The field `peers` also limits these checks per network address.
     first: Arc<Semaphore>,
     peers: Mutex<HashMap<IpAddr, Arc<Semaphore>>>,
 }
 
-/// The permits of one check. Dropping the permits frees the capacity for other checks.
+/// The permits of one token check. When the permits are dropped, their capacity is free for other checks.
 type Turn = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
 
 impl Turns {
@@ -224,8 +226,8 @@ impl Turns {
         if self.good.contains_key(digest) {
             return Ok((Arc::clone(&self.again).acquire_owned().await?, None));
         }
-        // A request first waits for the capacity of its network address. During this wait, the request does not use
-        // the shared capacity.
+        // A request first waits for the capacity of its network address. While the request waits, it does not use the
+        // capacity that all addresses share.
         let own = match peer {
             Some(peer) => Some(self.peer(peer).acquire_owned().await?),
             None => None,
@@ -236,14 +238,15 @@ impl Turns {
     fn peer(&self, peer: IpAddr) -> Arc<Semaphore> {
         let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
         if peers.len() >= MANY_PEERS && !peers.contains_key(&peer) {
-            // Semaphores that are not in use are removed here. They are created again when they are needed.
+            // The server removes semaphores that are not in use, and creates a removed semaphore again when a check
+            // needs it.
             peers.retain(|_, turns| Arc::strong_count(turns) > 1);
         }
         Arc::clone(peers.entry(peer).or_insert_with(|| Arc::new(Semaphore::new(PER_PEER))))
     }
 }
 
-/// If there are this many network addresses, unused semaphores are removed.
+/// If semaphores exist for this number of network addresses, the server removes the unused semaphores.
 const MANY_PEERS: usize = 1024;
 
 impl Inquirer {
@@ -305,7 +308,7 @@ impl Inquirer {
         Ok(Arc::new(answer))
     }
 
-    /// Converts a response of the authorization server into a cached result.
+    /// Converts a response of the authorization server into the result that the server caches.
     fn read(&self, said: Map<String, Value>) -> Answer {
         let time = |name: &str| said.get(name).and_then(seconds);
         let (now, leeway) = (now(), self.config.leeway.as_secs());
@@ -350,7 +353,7 @@ impl Inquirer {
     }
 }
 
-/// Reads a JWT timestamp, in seconds since 1970. Some issuers write fractions of a second.
+/// Reads a JWT timestamp, in seconds since 1970. Some issuers write timestamps with fractions of a second.
 pub(super) fn seconds(value: &Value) -> Option<u64> {
     #[expect(
         clippy::cast_possible_truncation,
@@ -361,7 +364,7 @@ pub(super) fn seconds(value: &Value) -> Option<u64> {
     value.as_u64().or_else(rounded)
 }
 
-/// Returns the time from which a token with this `exp` is rejected.
+/// Returns the time from which on the server rejects a token that expires at `exp`.
 pub(super) fn end_of(exp: u64, leeway: u64) -> Option<SystemTime> {
     UNIX_EPOCH.checked_add(Duration::from_secs(exp.saturating_add(leeway).saturating_add(1)))
 }

@@ -16,13 +16,13 @@ use super::{
 /// The settings for an authorization server whose signed tokens (JSON Web Tokens, RFC 9068) this server accepts.
 ///
 /// The server fetches the issuer's public keys when the first token arrives, and caches these keys. The server fetches
-/// the keys again at an [interval](Self::with_refresh). It also fetches them if a token contains the ID of an unknown
-/// key. So the issuer can rotate its keys at any time.
+/// the keys again at an [interval](Self::with_refresh). The server also fetches the keys if a token contains the ID of
+/// an unknown key. Because of these fetches, the issuer can rotate its keys at any time.
 ///
-/// The server accepts a token only if all of these conditions are true:
+/// The server accepts a signed token only if all conditions in this list are true:
 ///
 /// - One of the issuer's keys has signed the token, with a public-key algorithm.
-/// - The token contains this issuer, and this resource as its audience.
+/// - The token names this issuer as its issuer, and this resource as its audience.
 /// - The token is already valid and has not expired.
 /// - The token is not bound to a key of the client (`cnf`), because the server does not check proof of possession.
 ///
@@ -45,9 +45,9 @@ pub struct Issuer {
 }
 
 impl Issuer {
-    /// Creates the settings for an authorization server. `issuer` is the identifier of the authorization server. It
-    /// must be exactly equal to the `iss` of the tokens. The metadata of the authorization server contains the URL of
-    /// the public keys.
+    /// Creates the settings for an authorization server. `issuer` is the identifier of the authorization server. The
+    /// identifier must be exactly equal to the `iss` of the tokens. The metadata of the authorization server contains
+    /// the URL of the public keys.
     pub fn new(issuer: impl Into<String>) -> Self {
         let issuer = issuer.into();
         Self {
@@ -61,22 +61,22 @@ impl Issuer {
         }
     }
 
-    /// Sets the URL of the issuer's public keys (JWKS). Use this method if the issuer does not publish metadata.
-    /// Default: the URL in the metadata.
+    /// Sets the URL of the issuer's public keys (JWKS). Use `with_jwks_url` if the issuer does not publish metadata.
+    /// Default: the URL in the issuer's metadata.
     pub fn with_jwks_url(mut self, url: impl Into<String>) -> Self {
         self.source = Source::At(url.into());
         self
     }
 
-    /// Sets the issuer's public keys as a JSON Web Key Set. Use this method if this server cannot reach the issuer
-    /// over the network. The server never fetches these keys again. Default: none.
+    /// Sets the issuer's public keys as a JSON Web Key Set. Use `with_jwks` if this server cannot reach the issuer
+    /// over the network. The server never replaces the keys that you set. Default: none.
     pub fn with_jwks(mut self, jwks: Value) -> Self {
         self.source = Source::Given(jwks);
         self
     }
 
-    /// Also accepts tokens for this audience. Use this method if the issuer does not support RFC 8707 (resource
-    /// indicators), and its tokens contain another name for this resource.
+    /// Also accepts tokens for the audience `audience`. Use `with_audience` if the tokens of the issuer contain another
+    /// name for this resource, because the issuer does not support RFC 8707 (resource indicators).
     pub fn with_audience(mut self, audience: impl Into<String>) -> Self {
         self.audiences.push(audience.into());
         self
@@ -88,8 +88,8 @@ impl Issuer {
         self
     }
 
-    /// Sets whether the server accepts only tokens with the type `at+jwt`, as RFC 9068 requires. Default: no. By
-    /// default, the server also accepts tokens without a type, or with the type `JWT`.
+    /// Sets whether the server accepts only tokens with the type `at+jwt`, as RFC 9068 requires. Default: no. If
+    /// `typed` is false, the server also accepts tokens without a type, or with the type `JWT`.
     pub fn with_typed_tokens(mut self, typed: bool) -> Self {
         self.typed = typed;
         self
@@ -97,21 +97,21 @@ impl Issuer {
 
     /// Sets after how long the server fetches the issuer's keys again. Default: 10 minutes. If the issuer removes a
     /// key, the server can accept this key until the next fetch. If the server cannot fetch the keys, it accepts the
-    /// old keys for up to six times this duration after the last successful fetch.
+    /// old keys for up to six times the refresh interval after the last successful fetch.
     pub fn with_refresh(mut self, refresh: Duration) -> Self {
         self.refresh = refresh;
         self
     }
 
-    /// Sets a minimum pause between fetches of the issuer's keys. The pause applies after a failed fetch, and after a
-    /// fetch because of an unknown key. So callers with forged tokens cannot cause frequent fetches. Default: 10
-    /// seconds.
+    /// Sets a minimum pause between fetches of the issuer's keys. The server pauses after a failed fetch, and after a
+    /// fetch that an unknown key ID caused. Because of the pause, callers with forged tokens cannot cause frequent
+    /// fetches. Default: 10 seconds.
     pub fn with_pause(mut self, pause: Duration) -> Self {
         self.pause = pause;
         self
     }
 
-    /// Returns descriptions of the configuration problems.
+    /// Returns a text for each problem in these issuer settings.
     pub(super) fn problems(&self) -> impl Iterator<Item = String> {
         let issuer = &self.name;
         let bad = (!is_issuer(issuer)).then(|| {
@@ -130,13 +130,13 @@ impl Issuer {
     }
 }
 
-/// Returns whether `issuer` is a valid identifier of an authorization server. An identifier must not contain `#`,
-/// because a principal consists of the identifier, `#` and the subject.
+/// Returns whether `issuer` is a valid identifier of an authorization server. The identifier of an issuer must not
+/// contain `#`, because a principal consists of the identifier, `#` and the subject.
 pub(super) fn is_issuer(issuer: &str) -> bool {
     is_private(issuer) && !issuer.contains(['?', '#']) && !issuer.contains(char::is_whitespace)
 }
 
-/// Validates the tokens of one issuer.
+/// A validator for the signed tokens of one issuer.
 pub(super) struct Judge {
     issuer: String,
     typed: bool,
@@ -145,7 +145,7 @@ pub(super) struct Judge {
 }
 
 impl Judge {
-    /// Creates a judge. It accepts tokens for one of `audiences`, and for the audiences in the issuer's settings.
+    /// Creates a `Judge`. The `Judge` accepts tokens for the audiences in `audiences` and in the issuer's settings.
     pub(super) fn new(issuer: Issuer, audiences: &[String], http: reqwest::Client) -> Self {
         let Issuer { name: issuer, source, audiences: own, leeway, typed, refresh, pause } = issuer;
         let audiences: Vec<_> = audiences.iter().chain(&own).collect();
@@ -181,7 +181,7 @@ impl Judge {
         Ok(Identity::of_token(&self.issuer, claims).ok_or(NOT_VALID)?.with_end(ends))
     }
 
-    /// Returns the claims of an ID token. The type of an ID token is `JWT` or absent.
+    /// Returns the claims of an ID token. An ID token has the type `JWT`, or has no type.
     pub(super) async fn id_claims(&self, token: &str) -> Result<Map<String, Value>, Refusal> {
         let header = decode_header(token).map_err(|_| NOT_VALID)?;
         if header.typ.as_deref().is_some_and(|typ| !typ.eq_ignore_ascii_case("JWT")) {
@@ -190,8 +190,8 @@ impl Judge {
         self.claims(token, &header).await
     }
 
-    /// Returns the claims of a token. The token must be signed by the issuer, for one of the audiences, and must not
-    /// have expired.
+    /// Returns the claims of a token. The token must be signed by the issuer, must be issued for one of the audiences,
+    /// and must not have expired.
     async fn claims(&self, token: &str, header: &Header) -> Result<Map<String, Value>, Refusal> {
         // The server does not support critical extensions (`crit`). The server rejects HMAC, because a shared secret
         // is not a signature of the issuer.
@@ -208,7 +208,7 @@ impl Judge {
     }
 }
 
-/// Returns the issuer that a token contains, without validation of the token.
+/// Returns the issuer that a token names. The function does not validate the token.
 pub(super) fn named(token: &str) -> Option<String> {
     #[derive(serde::Deserialize)]
     struct Named {

@@ -1,5 +1,5 @@
-//! The public keys of an authorization server. The server fetches the keys on first use and caches them. The server
-//! fetches the keys again when a token contains the ID of an unknown key.
+//! The public keys of an authorization server. The server fetches the public keys on first use and caches them. The
+//! server fetches the public keys again when a token contains the ID of an unknown key.
 
 use std::{
     sync::{Arc, PoisonError, RwLock},
@@ -19,10 +19,11 @@ use super::{
     fetch::{self, Failed},
 };
 
-/// The maximum number of keys that are cached for one issuer.
+/// The maximum number of keys that the server caches for one issuer.
 const MAX_KEYS: usize = 100;
 
-/// How long cached keys stay valid if the server cannot fetch them again, as a multiple of [`Keys::refresh`].
+/// The time for which cached keys stay valid if the server cannot fetch them again, as a multiple of
+/// [`Keys::refresh`].
 const STALE: u32 = 6;
 
 /// The source of an issuer's public keys.
@@ -31,7 +32,7 @@ pub(super) enum Source {
     /// The issuer's metadata contains the URL of the keys.
     Discovered(String),
     At(String),
-    /// The operator set the keys. These keys never change.
+    /// The operator set the public keys. The keys that the operator set never change.
     Given(Value),
 }
 
@@ -39,12 +40,12 @@ pub(super) enum Source {
 pub(super) struct Keys {
     source: Source,
     http: reqwest::Client,
-    /// After how long the keys are fetched again.
+    /// The interval at which the server fetches the keys again.
     refresh: Duration,
-    /// How long to wait after a fetch that failed, or after a fetch that an unknown key caused.
+    /// The time that the server waits after a fetch that failed, or after a fetch that an unknown key caused.
     pause: Duration,
     loaded: RwLock<Option<Arc<Loaded>>>,
-    /// The time at which the current pause started. The mutex is locked during a fetch.
+    /// The time at which the current pause started. The mutex is locked while the server fetches the keys.
     paused: Arc<Mutex<Option<Instant>>>,
 }
 
@@ -74,7 +75,7 @@ impl Keys {
     }
 
     /// Returns the key that must verify a token. The token's header contains the key ID and the algorithm. Returns
-    /// `None` if the issuer has no such key.
+    /// `None` if the issuer does not have a key with this ID and algorithm.
     pub(super) async fn find(
         self: &Arc<Self>,
         id: Option<&str>,
@@ -110,7 +111,8 @@ impl Keys {
         age.is_some_and(|age| age < self.refresh * STALE)
     }
 
-    /// Fetches the keys. Does nothing during a pause, or if another request has fetched the keys after `seen`.
+    /// Fetches the keys of the issuer. The method does not fetch the keys during a pause. The method also does not
+    /// fetch the keys if another request has already replaced the keys in `seen`.
     async fn renew(self: &Arc<Self>, seen: Option<Arc<Loaded>>, mut turn: OwnedMutexGuard<Option<Instant>>) {
         let is_news = match (self.loaded(), seen) {
             (Some(now), Some(seen)) => !Arc::ptr_eq(&now, &seen),
@@ -121,8 +123,9 @@ impl Keys {
         }
         let keys = Arc::clone(self);
         // If the cached keys are fresh, they are fetched again only because a token contains the ID of an unknown key.
-        // Callers with invented tokens must not be able to cause frequent fetches. So a pause follows such a fetch.
-        // The first such fetch happens immediately, so that a key rotation takes effect immediately.
+        // Callers with invented tokens must not be able to cause frequent fetches. So the server pauses after a fetch
+        // that an unknown key ID caused. Outside of a pause, the fetch starts immediately, so that a key rotation takes
+        // effect immediately.
         let for_a_token = self.loaded().is_some_and(|loaded| loaded.at.elapsed() < self.refresh);
         // The fetch runs in its own task, because a caller that disconnects must not cancel the fetch for the other
         // waiting requests.
@@ -138,7 +141,8 @@ impl Keys {
                 Err(error) => tracing::warn!(%error, "the signing keys of an issuer cannot be fetched"),
             }
         });
-        // This fails only if the task panics. The keys then stay unchanged, and `find` reports the result.
+        // The `await` fails only if the task panics. After a panic, the cached keys stay unchanged, and `find` checks
+        // whether the cached keys are still usable.
         let _ = fetched.await;
     }
 
@@ -191,7 +195,7 @@ struct Set {
     keys: Vec<Value>,
 }
 
-/// Returns the usable keys of a JSON Web Key Set. Other keys in the set are ignored.
+/// Returns the usable keys of a JSON Web Key Set. The function ignores all other keys in the set.
 fn read(set: &Value) -> Vec<Key> {
     let Ok(Set { keys }) = Set::deserialize(set) else {
         tracing::warn!("the signing keys of an issuer are not a JSON Web Key Set; its tokens are rejected");
@@ -209,8 +213,8 @@ fn read(set: &Value) -> Vec<Key> {
     keys.collect()
 }
 
-/// Returns the algorithms that a key supports. Only public-key algorithms are allowed. A shared secret in the set would
-/// not be secret, because everyone can read the set.
+/// Returns the algorithms that a key supports. The function returns only public-key algorithms. A shared secret in the
+/// key set would not be secret, because everyone can read the set.
 fn algorithms(jwk: &Jwk) -> Vec<Algorithm> {
     use Algorithm::{ES256, ES384, EdDSA, PS256, PS384, PS512, RS256, RS384, RS512};
     let common = &jwk.common;

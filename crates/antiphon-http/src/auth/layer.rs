@@ -16,7 +16,7 @@ use super::{
 
 /// A tower layer that authenticates requests. The layer adds an [`Identity`](super::Identity) to the extensions of
 /// each accepted request. If the layer rejects a request, it returns an authentication challenge. [`Auth::layer`]
-/// creates this layer.
+/// creates an `AuthLayer`.
 #[derive(Clone, Debug)]
 pub struct AuthLayer {
     auth: Auth,
@@ -28,8 +28,8 @@ impl AuthLayer {
         Self { auth, scopes: Arc::default() }
     }
 
-    /// Sets additional scopes that requests to this layer need. The scopes of
-    /// [`AuthBuilder::with_scopes`](super::AuthBuilder::with_scopes) are needed too. Default: none.
+    /// Sets additional scopes that callers need for requests to this layer. Callers also need the scopes that
+    /// [`AuthBuilder::with_scopes`](super::AuthBuilder::with_scopes) sets. Default: none.
     #[must_use]
     pub fn with_scopes(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.scopes = scopes.into_iter().map(Into::into).collect();

@@ -19,9 +19,9 @@ use super::{Auth, Identity, Refusal};
 /// The kind of connection that a request opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Opens {
-    /// The request opens no connection that outlives the request.
+    /// The request opens neither an event stream nor a WebSocket.
     Nothing,
-    /// The request opens an event stream, which stays open until the client closes it.
+    /// The request opens an event stream, which stays open until the client closes the stream.
     Stream,
     /// The request opens a WebSocket.
     Socket,
@@ -37,7 +37,8 @@ impl Opens {
     }
 }
 
-/// The credentials of a request. The server uses them to authenticate the caller again.
+/// The credentials of a request. The server uses these credentials to authenticate the caller again while a connection
+/// is open.
 pub(super) struct Credentials {
     auth: Auth,
     parts: Parts,
@@ -45,7 +46,8 @@ pub(super) struct Credentials {
 }
 
 impl Credentials {
-    /// Copies the credentials of a request. Call this function before the credentials are removed from the request.
+    /// Copies the credentials of a request. Call `Credentials::of` before the credentials are removed from the
+    /// request.
     pub(super) fn of(auth: Auth, parts: &Parts, scopes: Arc<[String]>) -> Self {
         let (mut kept, ()) = Request::new(()).into_parts();
         kept.headers.clone_from(&parts.headers);
@@ -55,14 +57,14 @@ impl Credentials {
         Self { auth, parts: kept, scopes }
     }
 
-    /// Creates a lease that ends when the credentials become invalid.
+    /// Creates a lease that ends when the caller's credentials become invalid.
     pub(super) fn lease(self, identity: Identity) -> Lease {
         let (lease, watch) = Lease::new();
         tokio::spawn(self.watch(identity, watch));
         lease
     }
 
-    /// Ends the response's event stream when the credentials become invalid.
+    /// Ends the event stream of a response when the caller's credentials become invalid.
     pub(super) fn limit(self, response: Response, identity: Identity) -> Response {
         let kind = response.headers().get(header::CONTENT_TYPE);
         if !kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream")) {
@@ -75,7 +77,7 @@ impl Credentials {
         })
     }
 
-    /// Ends the lease when the credentials are no longer valid.
+    /// Checks the credentials repeatedly, and ends the lease when the credentials are no longer valid.
     async fn watch(self, mut identity: Identity, watch: LeaseWatch) {
         let limit = self.auth.inner.max_connection.and_then(|limit| Instant::now().checked_add(limit));
         loop {
@@ -93,7 +95,8 @@ impl Credentials {
             }
             match self.auth.admit(&self.parts, &self.scopes).await {
                 Ok(again) if again.is_same(&identity) && !again.is_over() => identity = again,
-                // The credentials cannot be checked now. The last result stays valid until the credentials expire.
+                // If the credentials cannot be checked now, the result of the last check stays valid until the
+                // credentials expire.
                 Err(Refusal::Unavailable) if !identity.is_over() => {}
                 _ => {
                     tracing::debug!("a connection is closed: its credentials are no longer valid");
@@ -104,7 +107,8 @@ impl Credentials {
     }
 }
 
-/// Returns the duration until `ends`, plus 1 millisecond. After this duration, the credentials have expired.
+/// Returns the duration until `ends`, plus 1 millisecond. When this duration has passed, credentials that expire at
+/// `ends` have expired.
 fn left(ends: SystemTime) -> Duration {
     ends.duration_since(SystemTime::now()).unwrap_or_default() + Duration::from_millis(1)
 }

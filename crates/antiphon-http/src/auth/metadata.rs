@@ -8,13 +8,14 @@ use http::{HeaderValue, header};
 use serde_json::json;
 use url::Url;
 
-/// The well-known path of the metadata. The path of the resource follows this path.
+/// The well-known path of the metadata. In the URL of the metadata, the path of the resource follows the well-known
+/// path.
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 
-/// How long a client can cache the metadata.
+/// The time for which a client can cache the metadata, as a `Cache-Control` directive.
 const REMEMBERED: &str = "max-age=3600";
 
-/// The content of the metadata.
+/// The fields of the protected resource metadata.
 pub(super) struct Described<'a> {
     pub(super) resource: &'a str,
     pub(super) issuers: Vec<&'a str>,
@@ -27,7 +28,7 @@ pub(super) struct Described<'a> {
 pub(super) struct Metadata {
     /// The path of the resource. The path is empty if the resource is the root.
     path: String,
-    /// Whether the server also serves the metadata at the root path.
+    /// Whether the server also serves the metadata at the root well-known path.
     root: bool,
     body: Bytes,
 }
@@ -52,8 +53,8 @@ impl Metadata {
         Self { path: path(url).to_owned(), root, body: body.to_string().into() }
     }
 
-    /// Returns the routes of the metadata: one for the public path of the resource, one for its mount path, and one at
-    /// the root. Behind a proxy, the public path and the mount path can differ.
+    /// Returns the routes that serve the metadata: for the resource's public path, for its mount path, and at the root.
+    /// Behind a proxy, the public path and the mount path can differ.
     pub(super) fn router(&self, mounted: Option<&str>) -> Router {
         let mounted = mounted.map(|path| path.trim_end_matches('/').to_owned());
         let mut paths: BTreeSet<_> = mounted.into_iter().chain([self.path.clone()]).collect();

@@ -1,9 +1,9 @@
-//! Authentication and scopes over HTTP.
+//! Authenticates callers over HTTP, and checks their scopes.
 //!
-//! With an [`Auth`], an application is an OAuth 2.1 resource server, as MCP requires. The application publishes which
-//! authorization servers issue tokens for it (RFC 9728), and accepts only tokens that were issued for this
-//! application. If a token does not have all scopes that a call needs, the error lists the scopes. The application
-//! never issues tokens.
+//! With an [`Auth`], an application is an OAuth 2.1 resource server, as MCP requires. The application publishes a list
+//! of the authorization servers that issue tokens for the application (RFC 9728). The application accepts only tokens
+//! that were issued for this application. If a token does not have all scopes that a call needs, the error lists the
+//! needed scopes. The application never issues tokens.
 //!
 //! [`Auth::layer`] works with any axum router. The layer rejects requests without valid credentials, and adds an
 //! [`Identity`] to the extensions of all other requests:
@@ -32,7 +32,8 @@
 //! # }
 //! ```
 //!
-//! For a server of the crate `antiphon`, use `ServerBuilder::with_auth`. This method also checks the scopes of tools.
+//! For a server of the crate `antiphon`, use `ServerBuilder::with_auth`. `ServerBuilder::with_auth` also checks the
+//! scopes of tools.
 //!
 //! Callers can authenticate in four ways, which you can combine:
 //!
@@ -41,13 +42,14 @@
 //! - The caller sends an [`ApiKey`].
 //! - The caller sends a client certificate. A [`Proxy`] checks the certificate.
 //!
-//! In each case, the result is an [`Identity`]. Sealed states, sessions, tasks, result sets and links belong to the
-//! [`principal`](Identity::principal) of the identity. Other callers cannot use them.
+//! In all four ways, authentication returns an [`Identity`]. Sealed states, sessions, tasks, result sets and links
+//! belong to the [`principal`](Identity::principal) of the identity. Callers with another principal cannot use these
+//! sealed states, sessions, tasks, result sets and links.
 //!
-//! With [`OpenIdConnect`], users can sign in on a web page of your application. They then have the same principals as
-//! with tokens.
+//! With [`OpenIdConnect`], users can sign in on a web page of your application. A user who signs in has the same
+//! principal as if the user had sent a token.
 //!
-//! Over stdio, the server does not authenticate callers. The caller is the user who started the process.
+//! Over stdio, the server does not authenticate callers. The caller over stdio is the user who started the process.
 
 mod api_key;
 mod builder;
@@ -94,9 +96,10 @@ use self::{
 };
 pub use antiphon_transport::identity::{Identity, Refusal};
 
-/// Authenticates the callers of an HTTP application. Each clone is a handle to the same configuration.
+/// The configuration with which an HTTP application authenticates its callers. Each clone of an `Auth` is a handle to
+/// the same configuration.
 ///
-/// The [module documentation](self) has an example.
+/// The [module documentation](self) contains an example with an `Auth`.
 #[derive(Clone)]
 pub struct Auth {
     inner: Arc<Inner>,
@@ -117,14 +120,14 @@ struct Inner {
     operations: BTreeMap<String, Vec<String>>,
     challenge: Challenge,
     metadata: Option<Metadata>,
-    /// How often the credentials of an open connection are checked again.
+    /// The interval at which the server checks the credentials of an open connection again.
     recheck: Duration,
     /// The maximum time for which a connection can stay open.
     max_connection: Option<Duration>,
 }
 
-/// The authentication result of an outer layer. Inner layers need this result, because the outer layer removes the
-/// credentials from the request.
+/// The authentication result of an outer layer. Inner layers need the result of the outer layer, because the outer
+/// layer removes the credentials from the request.
 #[derive(Clone)]
 struct Admitted {
     by: Arc<Inner>,
@@ -134,28 +137,28 @@ struct Admitted {
 type PrincipalHook = Box<dyn Fn(&Identity) -> Option<String> + Send + Sync>;
 
 impl Auth {
-    /// Creates a builder. `resource` is the public URL of the MCP endpoint. Clients request tokens that are valid for
-    /// this URL (RFC 8707).
+    /// Creates a builder for an [`Auth`]. `resource` is the public URL of the MCP endpoint. Clients request tokens
+    /// that are valid for the URL `resource` (RFC 8707).
     pub fn builder(resource: impl Into<String>) -> AuthBuilder {
         AuthBuilder::new(resource.into())
     }
 
-    /// Returns the URL of the resource. Tokens must be issued for this URL.
+    /// Returns the public URL of the resource. Tokens must be issued for this URL.
     pub fn resource(&self) -> &str {
         &self.inner.resource
     }
 
-    /// Returns a tower layer that rejects unauthenticated requests. Add this layer to your own routes.
+    /// Returns a tower layer that rejects unauthenticated requests. Add the layer to your own routes.
     ///
-    /// `Server::router` of the crate `antiphon` already contains this layer. For the WebSocket and HTTP+SSE endpoints
-    /// of the crate `antiphon-transport`, you must add this layer.
+    /// `Server::router` of the crate `antiphon` already contains this layer. You must add the layer to the WebSocket
+    /// and HTTP+SSE endpoints of the crate `antiphon-transport`.
     pub fn layer(&self) -> AuthLayer {
         AuthLayer::new(self.clone())
     }
 
-    /// Returns the routes that serve the metadata of the resource (RFC 9728). Merge these routes into your
-    /// application. `Server::router` of the crate `antiphon` already contains these routes. The returned router is
-    /// empty if the [`Auth`] has no authorization server.
+    /// Returns the routes that serve the metadata of the resource (RFC 9728). Merge the metadata routes into your
+    /// application. `Server::router` of the crate `antiphon` already contains the metadata routes. The returned router
+    /// is empty if the [`Auth`] has no authorization server.
     pub fn router(&self) -> Router {
         self.metadata(None)
     }
@@ -170,7 +173,7 @@ impl Auth {
         self.inner.metadata.as_ref().map_or_else(Router::new, |metadata| metadata.router(mounted))
     }
 
-    /// Authenticates the caller of a request, and returns the caller's identity. This method does not check scopes.
+    /// Authenticates the caller of a request, and returns the caller's identity. `authenticate` does not check scopes.
     ///
     /// # Errors
     ///
@@ -187,15 +190,15 @@ impl Auth {
         self.map_principal(identity)
     }
 
-    /// Returns `identity` with the principal from the function of [`AuthBuilder::with_principal`]. If you did not set
-    /// such a function, the identity stays the same.
+    /// Returns `identity` with the principal that the function of [`AuthBuilder::with_principal`] returns. If you did
+    /// not set a function with `with_principal`, the identity stays the same.
     ///
-    /// Use this method for users who sign in on a web page, for example with [`OpenIdConnect`]. These users then have
-    /// the same principal as when they send a token.
+    /// Use `map_principal` for users who sign in on a web page, for example with [`OpenIdConnect`]. Users who sign in
+    /// then have the same principal as users who send a token.
     ///
     /// # Errors
     ///
-    /// Returns [`Refusal::Invalid`] if the function returns `None`.
+    /// Returns [`Refusal::Invalid`] if the function of `with_principal` returns `None`.
     pub fn map_principal(&self, identity: Identity) -> Result<Identity, Refusal> {
         let Some(rename) = &self.inner.principal else { return Ok(identity) };
         let principal = rename(&identity)
@@ -203,14 +206,14 @@ impl Auth {
         Ok(identity.with_principal(principal))
     }
 
-    /// Returns whether callers can authenticate with tokens from this issuer.
+    /// Returns whether callers can authenticate with tokens from the issuer `issuer`.
     pub fn accepts_issuer(&self, issuer: &str) -> bool {
         let Inner { judges, inquirer, .. } = &*self.inner;
         let is_asked = inquirer.as_ref().is_some_and(|inquirer| inquirer.issuer() == issuer);
         is_asked || judges.iter().any(|judge| judge.issuer() == issuer)
     }
 
-    /// Returns the result of an outer layer that uses the same [`Auth`].
+    /// Returns the authentication result of an outer layer that uses the same [`Auth`].
     fn admitted<'a>(&self, parts: &'a Parts) -> Option<&'a Admitted> {
         let admitted = parts.extensions.get::<Admitted>()?;
         Arc::ptr_eq(&admitted.by, &self.inner).then_some(admitted)
@@ -220,8 +223,8 @@ impl Auth {
         self.admitted(parts).is_some()
     }
 
-    /// Returns the identity of the caller. The identity must have the scopes that every request needs, and the scopes
-    /// in `more`.
+    /// Returns the identity of the caller. The caller must have the scopes that every request needs, and the scopes in
+    /// `more`.
     async fn admit(&self, parts: &Parts, more: &[String]) -> Result<Identity, Refusal> {
         let identity = self.authenticate(parts).await?;
         scopes::hold(&identity, self.inner.scopes.iter().chain(more), &[])?;
@@ -259,7 +262,8 @@ impl Auth {
         if let Some(identity) = api_key::find(keys, token) {
             return Ok(identity);
         }
-        // At this point, the issuer in the token is not verified. It is used only to choose the validator.
+        // At this point, the issuer that the token names is not verified. The server uses this issuer only to choose
+        // the validator.
         let issuer = issuer::named(token);
         if let Some(judge) = judges.iter().find(|judge| issuer.as_deref() == Some(judge.issuer())) {
             return judge.judge(token).await;
@@ -272,8 +276,8 @@ impl Auth {
         }
     }
 
-    /// Removes the credentials from a request and adds the identity. So no handler can read or forward the
-    /// credentials.
+    /// Removes the credentials from a request, so that handlers cannot read or forward the credentials. Then adds the
+    /// identity to the request.
     fn accept(&self, parts: &mut Parts, identity: &Identity) {
         let proxy = self.inner.proxy.iter().flat_map(Proxy::headers);
         for name in self.inner.key_header.iter().chain([&header::AUTHORIZATION]).chain(proxy) {
@@ -285,12 +289,12 @@ impl Auth {
     }
 }
 
-/// Returns the address that a request comes from.
+/// Returns the network address from which a request comes.
 fn peer(parts: &Parts) -> Option<IpAddr> {
     parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| peer.ip().to_canonical())
 }
 
-/// Returns the value of a header, if the request has this header. Rejects a duplicate header, because its value is
+/// Returns the value of a header, if the request has this header. A duplicate header is rejected, because its value is
 /// ambiguous.
 fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Refusal> {
     let mut values = headers.get_all(name).iter();

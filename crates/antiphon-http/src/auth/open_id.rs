@@ -17,7 +17,7 @@ use super::{
     refusal::EXPIRED,
 };
 
-/// How long the metadata of the provider is cached.
+/// The time for which the server caches the metadata of the provider.
 const METADATA: Duration = Duration::from_secs(10 * 60);
 
 type PrincipalHook = Arc<dyn Fn(&Identity) -> Option<String> + Send + Sync>;
@@ -25,13 +25,13 @@ type PrincipalHook = Arc<dyn Fn(&Identity) -> Option<String> + Send + Sync>;
 /// The settings for an OpenID provider at which users sign in, with the credentials of this application at the
 /// provider.
 ///
-/// For the answer page, pass these settings to `AskPage::with_sign_in` of the crate `antiphon`. For your own web
-/// pages, use [`build`](Self::build), which returns an [`OpenIdClient`].
+/// For the answer page, pass the `OpenIdConnect` settings to `AskPage::with_sign_in` of the crate `antiphon`. For your
+/// own web pages, use [`build`](Self::build), which returns an [`OpenIdClient`].
 ///
-/// The metadata of the provider contains its URLs. The server accepts an ID token only if one of the issuer's public
-/// keys has signed the token, and the token has not expired. These are the same conditions as for an access token of
-/// an [`Issuer`]. The audience of the ID token must be the client ID. The server sends the client secret in a header,
-/// or in the body if the metadata requires it.
+/// The server reads the URLs of the provider from the provider's metadata. The server accepts an ID token only if one
+/// of the issuer's public keys has signed the token, and the token has not expired. An access token of an [`Issuer`]
+/// must meet the same conditions. The audience of the ID token must be the client ID. The server sends the client
+/// secret in a header. If the metadata requires the body, the server sends the client secret in the body.
 ///
 /// The `Debug` output contains no secret.
 ///
@@ -54,9 +54,9 @@ pub struct OpenIdConnect {
 }
 
 impl OpenIdConnect {
-    /// Creates the settings for a provider. `issuer` is the identifier of the provider. It must be exactly equal to
-    /// the `iss` of the tokens. `client_id` and `client_secret` are the credentials that the provider has registered
-    /// for this application.
+    /// Creates the settings for a provider. `issuer` is the identifier of the provider. The identifier must be exactly
+    /// equal to the `iss` of the tokens. `client_id` and `client_secret` are the credentials that the provider has
+    /// registered for this application.
     pub fn new(
         issuer: impl Into<String>,
         client_id: impl Into<String>,
@@ -73,20 +73,20 @@ impl OpenIdConnect {
     }
 
     /// Sets the scopes that the application requests in addition to `openid`, for example `email`. Default: none. For
-    /// these scopes, the provider adds claims to the ID token. The function of
-    /// [`with_principal`](Self::with_principal) can read these claims.
+    /// the additional scopes, the provider adds claims to the ID token. The function of
+    /// [`with_principal`](Self::with_principal) can read the added claims.
     pub fn with_scopes(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.scopes = scopes.into_iter().map(Into::into).collect();
         self
     }
 
     /// Sets a function that returns the principal (the name of the user in this server) from the claims of the ID
-    /// token. If the function returns `None`, the sign-in fails. Default: `<issuer>#<subject>`, as for the tokens of
-    /// an [`Issuer`].
+    /// token. If the function for the principal returns `None`, the sign-in fails. Default: `<issuer>#<subject>`, as
+    /// for the tokens of an [`Issuer`].
     ///
     /// For each user, the principal must be equal to the principal that the rest of your server uses. Two users must
-    /// never have the same principal. A user must not be able to choose the principal. Do not use an e-mail address
-    /// that the provider has not verified.
+    /// never have the same principal. A user must not be able to choose their own principal. Do not use an e-mail
+    /// address that the provider has not verified as the principal.
     pub fn with_principal(
         mut self,
         principal: impl Fn(&Identity) -> Option<String> + Send + Sync + 'static,
@@ -95,14 +95,14 @@ impl OpenIdConnect {
         self
     }
 
-    /// Sets the HTTP client for requests to the provider. Use this method if you need special certificates or an HTTP
+    /// Sets the HTTP client for requests to the provider. Use `with_http` if you need special certificates or an HTTP
     /// proxy. Default: a client that has a timeout of 5 seconds and does not follow redirects.
     pub fn with_http(mut self, http: reqwest::Client) -> Self {
         self.http = Some(http);
         self
     }
 
-    /// Builds the client. The client sends the first request to the provider when the first user signs in.
+    /// Builds the OpenID client. The client sends the first request to the provider when the first user signs in.
     ///
     /// # Errors
     ///
@@ -112,7 +112,7 @@ impl OpenIdConnect {
         let http = self.http.take().map_or_else(fetch::client, Ok);
         let http = http.map_err(|error| problems.push(format!("the HTTP client cannot be created: {error}")));
         let (Ok(http), true) = (http, problems.is_empty()) else { return Err(BuildError { problems }) };
-        // See `AuthBuilder::build` for the reason.
+        // A comment in `AuthBuilder::build` explains why the crypto provider is installed here.
         let _ = jsonwebtoken::crypto::aws_lc::DEFAULT_PROVIDER.install_default();
         let judge = Judge::new(Issuer::new(&*self.issuer), std::slice::from_ref(&self.client), http.clone());
         let provider = Cache::builder().max_capacity(1).time_to_live(METADATA).build();
@@ -145,10 +145,12 @@ impl fmt::Debug for OpenIdConnect {
     }
 }
 
-/// A sign-in that has begun. It contains random values, which bind the provider's response to one browser.
+/// A sign-in that has begun. A `SignInAttempt` contains random values, which bind the provider's response to one
+/// browser.
 ///
-/// Store the attempt until the provider redirects the browser to your application: either on the server, or encrypted
-/// in the browser. Bind the attempt to the browser with a cookie. Use the attempt for one response only.
+/// Store the attempt until the provider redirects the browser to your application. You can store the attempt on the
+/// server, or encrypted in the browser. Bind the attempt to the browser with a cookie. Use the attempt for only one
+/// response of the provider.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct SignInAttempt {
     state: String,
@@ -162,7 +164,7 @@ impl SignInAttempt {
         Self { state: random(), nonce: random(), verifier: random() }
     }
 
-    /// Returns the `state` parameter. The provider's response must contain the same value.
+    /// Returns the `state` parameter. The provider's response must contain the same `state`.
     pub fn state(&self) -> &str {
         &self.state
     }
@@ -173,14 +175,14 @@ impl SignInAttempt {
     }
 }
 
-/// Returns 256 random bits as text.
+/// Returns a new random value of 256 bits as text.
 fn random() -> String {
     let mut bits = [0; 32];
     getrandom::fill(&mut bits).expect("the operating system has random numbers");
     URL_SAFE_NO_PAD.encode(bits)
 }
 
-/// The output does not contain the values, because they are secrets.
+/// The `Debug` output does not contain the random values of the attempt, because these values are secrets.
 impl fmt::Debug for SignInAttempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SignInAttempt").finish_non_exhaustive()
@@ -191,7 +193,8 @@ impl fmt::Debug for SignInAttempt {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SignInError {
-    /// The server cannot reach the provider, or cannot use the provider's metadata or keys. The text is the reason.
+    /// The server cannot reach the OpenID provider, or cannot use the provider's metadata or keys. The text is the
+    /// reason.
     Unavailable(String),
     /// The provider rejected the authorization code, or the credentials of this application. The text is the
     /// provider's error code.
@@ -224,12 +227,13 @@ impl fmt::Display for SignInError {
 
 impl std::error::Error for SignInError {}
 
-/// A client with which users sign in at an OpenID provider. Each clone is a handle to the same client.
+/// A client with which users sign in at an OpenID provider. Each clone of an `OpenIdClient` is a handle to the same
+/// client.
 ///
-/// 1. Create a [`SignInAttempt`] and store it for this browser. Redirect the browser to
+/// 1. Create a [`SignInAttempt`] and store the attempt for the user's browser. Redirect the browser to
 ///    [`authorization_url`](Self::authorization_url).
-/// 2. The provider redirects the browser to your application, with the parameters `state` and `code`. Compare `state`
-///    with [`SignInAttempt::state`].
+/// 2. The provider redirects the browser to your application, with the parameters `state` and `code`. Compare the
+///    parameter `state` with [`SignInAttempt::state`].
 /// 3. Call [`redeem`](Self::redeem), which returns the user's identity.
 #[derive(Clone)]
 pub struct OpenIdClient {
@@ -243,7 +247,7 @@ struct Inner {
     provider: Cache<(), Arc<Provider>>,
 }
 
-/// The URLs of the provider, from its metadata.
+/// The URLs of the OpenID provider, from the provider's metadata.
 struct Provider {
     authorization: Url,
     token: String,
@@ -252,19 +256,19 @@ struct Provider {
 }
 
 impl OpenIdClient {
-    /// Returns the identifier of the issuer of the ID tokens.
+    /// Returns the identifier of the provider, which issues the ID tokens.
     pub fn issuer(&self) -> &str {
         &self.inner.config.issuer
     }
 
-    /// Returns whether [`OpenIdConnect::with_principal`] was called.
+    /// Returns whether you have set a function with [`OpenIdConnect::with_principal`].
     pub fn has_principal(&self) -> bool {
         self.inner.config.principal.is_some()
     }
 
     /// Returns the URL at which the user signs in. `redirect` is the URL of your application to which the provider
     /// redirects the browser after the sign-in. If `again` is true, users who are already signed in at the provider
-    /// must sign in again. They can then use another account.
+    /// must sign in again. With the new sign-in, users can choose another account.
     ///
     /// # Errors
     ///
@@ -340,7 +344,7 @@ impl OpenIdClient {
         Ok(identity.with_principal(principal))
     }
 
-    /// Returns the URLs of the provider. Concurrent sign-ins share one metadata request.
+    /// Returns the URLs of the OpenID provider. Concurrent sign-ins share one metadata request.
     async fn provider(&self) -> Result<Arc<Provider>, SignInError> {
         let Inner { config, http, provider, .. } = &*self.inner;
         let find = async {
@@ -368,21 +372,20 @@ impl Provider {
     }
 }
 
-/// Returns an error code of the provider, for the log. Removes characters that RFC 6749 does not allow.
+/// Returns an error code of the provider for the log, without characters that RFC 6749 does not allow.
 fn error_code(given: &str) -> String {
     given.chars().filter(char::is_ascii_graphic).take(100).collect()
 }
 
 const NO_SUBJECT: &str = "it has no subject";
 
-/// Checks the claims that only ID tokens contain.
+/// Checks the claims of an ID token that access tokens do not contain.
 fn check(claims: &Map<String, Value>, client: &str, nonce: &str) -> Result<(), SignInError> {
     let text = |name: &str| claims.get(name).and_then(Value::as_str);
     if text("nonce") != Some(nonce) {
         return Err(SignInError::Invalid("it belongs to another sign-in (`nonce`)"));
     }
-    // OpenID Connect Core, section 3.1.3.7: if a token is for several clients, it contains the client that requested
-    // it.
+    // OpenID Connect Core, section 3.1.3.7: a token for several clients must name the client that requested the token.
     let is_shared = claims.get("aud").and_then(Value::as_array).is_some_and(|audiences| audiences.len() > 1);
     let is_ours = match claims.get("azp") {
         Some(party) => party == client,

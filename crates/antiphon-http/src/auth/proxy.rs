@@ -13,16 +13,18 @@ use super::Identity;
 /// The maximum length of a client's name in the header, in bytes.
 const MAX_NAME: usize = 1024;
 
-/// The settings for a proxy that terminates TLS and checks client certificates. The proxy sends the name in the
-/// certificate to this server in an HTTP header.
+/// The settings for a proxy that terminates TLS and checks client certificates. The proxy reads the client's name from
+/// the certificate, and sends the name to this server in an HTTP header.
 ///
-/// The server uses the header only if the connection comes from one of the proxy's networks. Otherwise, the server
-/// ignores the header. The proxy must remove this header from the requests of clients. Clients in the proxy's networks
-/// must not be able to reach the server without the proxy.
+/// The server uses the header with the client's name only if the connection comes from one of the proxy's networks. On
+/// other connections, the server ignores the header with the client's name. The proxy must remove this header from the
+/// requests that it receives from clients. Clients in the proxy's networks must not be able to reach the server
+/// without the proxy.
 ///
 /// A client with a certificate has the principal `proxy#<name>`. To check the proxy's network, the server needs the
-/// remote address of each connection. [`serve`](crate::serve) and the HTTP methods of `antiphon::Server` provide this
-/// address. If you serve an application in another way, use `into_make_service_with_connect_info::<SocketAddr>()`.
+/// remote address of each connection. [`serve`](crate::serve) and the HTTP methods of `antiphon::Server` provide the
+/// remote address. If you serve an application in another way, use
+/// `into_make_service_with_connect_info::<SocketAddr>()`.
 ///
 /// ```
 /// use antiphon_http::auth::Proxy;
@@ -47,7 +49,7 @@ type NameHook = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 impl Proxy {
     /// Creates the settings for a proxy. `header` is the name of the HTTP header that contains the client's name.
-    /// `networks` are the addresses of the proxy, for example `10.1.0.0/16` or `::1`.
+    /// `networks` lists the addresses of the proxy, for example `10.1.0.0/16` or `::1`.
     pub fn new(header: &str, networks: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         let mut problems = Vec::new();
         let mut read = Vec::new();
@@ -71,15 +73,16 @@ impl Proxy {
         proxy
     }
 
-    /// Accepts a client's name only if the HTTP header `header` has the value `value`. Use this method if the proxy
-    /// also forwards requests whose certificates it could not verify. Default: no such check.
+    /// Accepts a client's name only if the HTTP header `header` has the value `value`. Use `with_verified` if the proxy
+    /// also forwards requests whose certificates it could not verify. Default: the server does not check another
+    /// header.
     pub fn with_verified(mut self, header: &str, value: impl Into<String>) -> Self {
         self.verified = self.header_named(header).map(|header| (header, value.into()));
         self
     }
 
-    /// Sets a function that extracts the client's name from the header value. If the function returns `None`, the
-    /// caller is not authenticated. Default: the whole value, trimmed.
+    /// Sets a function that extracts the client's name from the header value. If the function for the name returns
+    /// `None`, the caller is not authenticated. Default: the whole value of the header, trimmed.
     pub fn with_name(mut self, name: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
         self.name = Some(Arc::new(name));
         self
@@ -139,8 +142,8 @@ impl Proxy {
     }
 }
 
-/// Returns the value of a header, if the request has this header exactly once. A second value could come from the
-/// client.
+/// Returns the value of a header, if the request has this header exactly once. If a request has the header twice, one
+/// of the values could come from the client.
 fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     let value: &HeaderValue = values.next()?;

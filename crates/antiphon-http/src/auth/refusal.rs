@@ -7,14 +7,14 @@ use serde_json::json;
 
 use super::Refusal;
 
-/// The rejection of every invalid token, except expired tokens. The error is always the same, so an attacker who tries
-/// to forge a token learns nothing from the error.
+/// The error that the server returns for every invalid token, except for expired tokens. The error for an invalid token
+/// is always the same, so an attacker who tries to forge a token learns nothing from the error.
 pub(super) const NOT_VALID: Refusal = Refusal::Invalid("the access token is not valid");
 
-/// The rejection of an expired token.
+/// The error that the server returns for an expired token.
 pub(super) const EXPIRED: Refusal = Refusal::Invalid("the access token has expired");
 
-/// The contents of an authentication challenge, in addition to the error.
+/// The fields that an authentication challenge contains in addition to the error.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Challenge {
     /// The URL of the resource's metadata (RFC 9728), if the resource has metadata.
@@ -24,7 +24,7 @@ pub(super) struct Challenge {
 }
 
 impl Challenge {
-    /// Returns the response to a rejected request.
+    /// Returns the HTTP response to a rejected request.
     pub(super) fn respond(&self, refusal: &Refusal) -> Response {
         let body = json!({"error": refusal.code(), "error_description": refusal.to_string()});
         let no_store = [(header::CACHE_CONTROL, HeaderValue::from_static("no-store"))];
@@ -39,8 +39,8 @@ impl Challenge {
         response
     }
 
-    /// Returns the `WWW-Authenticate` header. The order of the parameters is the order in the examples of the
-    /// specification. Returns `None` if the client cannot solve the problem with other credentials.
+    /// Returns the `WWW-Authenticate` header. The parameters of the header have the same order as in the examples of
+    /// the specification. Returns `None` if the client cannot solve the problem with other credentials.
     fn header(&self, refusal: &Refusal) -> Option<HeaderValue> {
         let mut said = Vec::new();
         let mut say = |name: &str, value: &str| said.push(format!("{name}=\"{value}\""));

@@ -1,5 +1,5 @@
-//! Authentication for the HTTP routes of result sets. A caller has the same principal on these routes as in tool
-//! calls.
+//! Authentication for the HTTP routes of result sets. A caller has the same principal on the routes of result sets as
+//! in tool calls.
 
 use antiphon_results::{DualResponseError, Owner, rest::Authenticate};
 use async_trait::async_trait;
@@ -7,8 +7,8 @@ use http::request::Parts;
 
 use super::{Auth, Refusal};
 
-/// Authenticates callers on the HTTP routes of result sets. A caller can then read the result sets that the caller's
-/// own tool calls created.
+/// Authenticates callers on the HTTP routes of result sets. An authenticated caller can read the result sets that the
+/// caller's own tool calls created.
 ///
 /// ```
 /// use antiphon_http::auth::{ApiKey, Auth};

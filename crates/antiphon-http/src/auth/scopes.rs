@@ -1,12 +1,12 @@
-//! The scopes that requests need, and the check of these scopes.
+//! Determines the scopes that requests need, and checks the scopes of callers.
 
 use super::{Auth, Identity, Inner, Refusal, refusal::EXPIRED};
 
 /// Checks that `identity` has all scopes in `needs`.
 ///
 /// If a scope is missing, the rejection lists all scopes in `needs`. The rejection also lists the scopes in `known`
-/// that the caller already has. The reason is that some 2025-11-25 clients then request only the listed scopes, and
-/// would lose all others.
+/// that the caller already has. Some MCP 2025-11-25 clients request only the scopes that the rejection lists. If the
+/// rejection did not list the scopes in `known`, these clients would lose all their other scopes.
 pub(super) fn hold<'a>(
     identity: &Identity,
     needs: impl Iterator<Item = &'a String> + Clone,
@@ -26,7 +26,7 @@ pub(super) fn hold<'a>(
 }
 
 impl Inner {
-    /// Returns all scopes that a request of `method` needs, including the scopes in `more`.
+    /// Returns all scopes that a request with the MCP method `method` needs, including the scopes in `more`.
     fn needs<'a>(&'a self, method: &str, more: &'a [String]) -> impl Iterator<Item = &'a String> + Clone {
         let operation = self.operations.get(method).map(Vec::as_slice).unwrap_or_default();
         self.scopes.iter().chain(operation).chain(more)
@@ -38,11 +38,11 @@ impl Auth {
     ///
     /// - the scopes that every request needs
     /// - the scopes of the MCP method ([`with_operation_scopes`](super::AuthBuilder::with_operation_scopes))
-    /// - `scopes`
+    /// - the scopes in `scopes`
     ///
-    /// `known` is a function that returns all scopes that the application uses. The challenge also lists the scopes
-    /// that the caller already has. Otherwise, clients that request only the scopes in the challenge would lose their
-    /// other scopes.
+    /// `known` is a function that returns all scopes that the application uses. The authentication challenge also lists
+    /// the scopes that the caller already has. If the challenge listed only the missing scopes, clients that request
+    /// only the listed scopes would lose their other scopes.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! The HTTP route of streamable HTTP, and the handling of each request.
+//! The HTTP route for streamable HTTP, and the code that handles each request.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -34,12 +34,12 @@ use crate::serve::Held;
 
 /// Creates an axum route that serves MCP over streamable HTTP.
 ///
-/// `service` is called for each session, and for each request outside of a session. It creates a handler. If you pass
-/// `sessions`, replicas share the MCP 2025-11-25 sessions. Otherwise, all requests of a session must arrive at the
-/// process that opened the session.
+/// The function `service` creates a handler. The endpoint calls `service` for each session, and for each request
+/// outside of a session. If you pass `sessions`, replicas share the MCP 2025-11-25 sessions. Without `sessions`, all
+/// requests of a session must arrive at the process that opened the session.
 ///
-/// For a server of the crate `antiphon`, use `Server::router`, which contains this route. Use this function for a
-/// handler that you wrote with the SDK:
+/// For a server of the crate `antiphon`, use `Server::router`, which contains this route. Use `endpoint` for a handler
+/// that you wrote with the SDK:
 ///
 /// ```
 /// use std::sync::Arc;
@@ -72,7 +72,7 @@ pub fn endpoint<S: ServerHandler>(
     sessions: Option<&SharedSessions>,
     config: &HttpConfig,
 ) -> MethodRouter {
-    // Axum clones the route for every request. So the route contains only one handle.
+    // Axum clones the route for every request. To make cloning cheap, the route contains only one handle.
     match sessions {
         Some(shared) if config.sessions => {
             let sessions = Sessions::new(Arc::clone(&app), shared.replicas(), config);
@@ -92,35 +92,40 @@ pub fn endpoint<S: ServerHandler>(
     }
 }
 
-/// The endpoint. Its sessions belong to this process, or to all replicas.
+/// The streamable HTTP endpoint. The endpoint keeps its sessions in this process, or shares its sessions with all
+/// replicas.
 ///
-/// The endpoint has two services of the SDK, because each service has a single cancellation token. When the token is
-/// cancelled, the service answers its requests in flight with an error.
+/// The endpoint has two services of the SDK, because each service has a single cancellation token. When the token of a
+/// service is cancelled, the service answers its requests in flight with an error.
 struct Endpoint<S, M> {
     app: Arc<dyn Application>,
     drain: Drain,
-    /// Handles requests that end with their response. These requests can continue until the server stops.
+    /// The service for requests that end when the server has sent the response. The service can complete these requests
+    /// until the server stops.
     calls: StreamableHttpService<S, M>,
-    /// Handles requests for streams on which the client only listens. These streams end when the server drains.
+    /// The service for event streams that a client opens only to receive notifications. Streams on which the client
+    /// only listens end when the server drains.
     streams: StreamableHttpService<S, M>,
     sessions: Arc<M>,
     bodies: Bodies,
     has_sessions: bool,
-    /// Whether only the caller that opened a session can use it.
+    /// Whether only the caller that opened a session can use the session.
     has_owners: bool,
     max_sessions: usize,
     stream_age: Option<Duration>,
 }
 
-/// The error for a request of a kind that the server no longer accepts.
+/// The error for a request that the server does not accept, because the server is draining.
 struct Ended;
 
-/// The kind of response to a request.
+/// The kind of response that a request needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// The response to a request. If the client resumes the stream of a response, this is the rest of the response.
+    /// The response to a request. If the client resumes the stream of a response, the response consists of the
+    /// remaining events.
     Call,
-    /// A 2026-07-28 subscription. The handler ends the subscription when the server drains.
+    /// The response to a subscription of an MCP 2026-07-28 client. The handler ends the subscription when the server
+    /// drains.
     Subscription,
     /// A 2025-11-25 stream on which the client listens.
     Listen,
@@ -153,17 +158,19 @@ impl<S: ServerHandler, M: SessionManager> Endpoint<S, M> {
         }
     }
 
-    /// Counts a request as in flight. Returns an error if the server no longer accepts requests of this kind. Only
-    /// POST requests count. Requests that resume the stream of a call, or that listen, do not count.
+    /// Counts a request as in flight. Returns an error if the server no longer accepts requests of the kind `kind`.
+    /// Only POST requests count as in flight. A request that resumes the stream of a call, or that listens for
+    /// notifications, does not count as in flight.
     fn begin(&self, parts: &Parts, kind: Kind) -> Result<Option<Flight>, Ended> {
         let flight = (parts.method == Method::POST).then(|| self.drain.request());
-        // This check follows the counting. So a server that stops in between has already counted the request.
+        // The server counts the request before this check. So if the server stops in between, the request is already
+        // counted.
         let over = if kind == Kind::Call { &self.drain.stopped } else { &self.drain.draining };
         if over.is_cancelled() { Err(Ended) } else { Ok(flight) }
     }
 
-    /// Returns the kind of response that a request needs. If the client resumes the stream of a call, `holds` returns
-    /// whether this process runs this call.
+    /// Returns the kind of response that a request needs. If the client resumes the stream of a call, the function
+    /// `holds` returns whether this process runs the call.
     fn kind(parts: &Parts, holds: impl Fn(&str) -> bool) -> Kind {
         if parts.method == Method::POST {
             let listens = parts.headers.get(&METHOD).is_some_and(|method| method == "subscriptions/listen");
@@ -176,11 +183,12 @@ impl<S: ServerHandler, M: SessionManager> Endpoint<S, M> {
         Kind::Call
     }
 
-    /// Reads a request, and checks whether the caller is allowed to send it. Returns the request in the form for the
-    /// SDK. If the request is rejected, returns the response.
+    /// Reads a request, and checks whether the caller is allowed to send the request. Returns the request in the form
+    /// that the SDK requires. If the request is rejected, returns the HTTP response as the error.
     async fn prepare(&self, request: Request, said: Said) -> Result<Question, Response> {
         let read = request::read(request, &self.bodies).await?;
-        // This check happens before the request is translated, because the check needs the client's original message.
+        // The server checks the caller before it translates the request, because the check needs the client's original
+        // message.
         let challenge = self.app.challenge(&read, said.is_legacy);
         if let Some(challenge) = challenge
             && let Some(response) = challenge.await
@@ -191,7 +199,7 @@ impl<S: ServerHandler, M: SessionManager> Endpoint<S, M> {
     }
 
     async fn answer(&self, question: Question, kind: Kind, flight: Option<Flight>) -> Response {
-        // This call happens here, because the router may have been created outside of a runtime.
+        // The server begins its background work here, because the router may have been created outside of a runtime.
         self.app.begin();
         let Question { mut request, asks, begins, room } = question;
         if begins && self.drain.draining.is_cancelled() {
@@ -296,8 +304,9 @@ impl<S: ServerHandler> Endpoint<S, Sessions> {
         };
         let (parts, session) = session_of(parts, said);
         if !said.may_have_session {
-            // Without a session, only subscriptions need the connection to the other replicas. A subscription must not
-            // miss a change after its acknowledgement.
+            // A request without a session needs the connection to the other replicas only if the request is a
+            // subscription. A subscription must not miss a change that happens after the server has acknowledged the
+            // subscription.
             if parts.headers.get(&METHOD).is_some_and(|method| method == "subscriptions/listen") {
                 self.app.hear_changes().await.map_err(failed)?;
             }
@@ -313,15 +322,15 @@ impl<S: ServerHandler> Endpoint<S, Sessions> {
     }
 }
 
-/// Returns the settings of the SDK. `Endpoint::new` sets the cancellation tokens.
+/// Returns the settings for the services of the SDK. `Endpoint::new` sets the cancellation tokens of the services.
 fn settings(config: &HttpConfig) -> StreamableHttpServerConfig {
     let mut settings = StreamableHttpServerConfig::default()
         .with_allowed_hosts(config.allowed_hosts.clone())
         .with_allowed_origins(config.allowed_origins.clone())
         .enforce_origin_validation()
         .with_sse_keep_alive(config.sse_keep_alive);
-    // The session decides whether a stream begins with an empty event, and with which retry time. The SDK does not
-    // consider the session.
+    // The session decides whether a stream begins with an empty event, and with which retry time. The SDK would begin
+    // all streams in the same way.
     settings.sse_retry = None;
     settings.legacy_session_mode = config.sessions;
     settings.json_response = config.json_response;
@@ -329,8 +338,8 @@ fn settings(config: &HttpConfig) -> StreamableHttpServerConfig {
     settings
 }
 
-/// Changes the status of the response for an ended session from 202 to 200. Servers of other SDKs return 200. Some
-/// clients treat the SDK's 202 as an error.
+/// Changes the status of the response for an ended session from 202 to 200. Servers of other SDKs return 200 for an
+/// ended session. Some clients treat the SDK's 202 as an error.
 fn ended(mut response: Response, is_end: bool) -> Response {
     if is_end && response.status() == StatusCode::ACCEPTED {
         *response.status_mut() = StatusCode::OK;
@@ -338,8 +347,8 @@ fn ended(mut response: Response, is_end: bool) -> Response {
     response
 }
 
-/// Adds the status and the `Retry-After` header to the response of a rejected request. If the response is a stream, the
-/// status can no longer change. In this case, only the error in the stream contains the retry time.
+/// Adds the status and the `Retry-After` header to the response of a rejected request. If the response is a stream,
+/// the status can no longer change, and only the error in the stream contains the retry time.
 fn advised(mut response: Response, shed: &RejectionSlot) -> Response {
     let Some((own, seconds)) = shed.get() else { return response };
     let kind = response.headers().get(header::CONTENT_TYPE);
@@ -351,15 +360,16 @@ fn advised(mut response: Response, shed: &RejectionSlot) -> Response {
     response
 }
 
-/// Returns the response for a process that has too many sessions. Idle sessions are closed after some time.
+/// Returns the response of a process that has too many sessions. Clients can retry, because the server closes idle
+/// sessions after some time.
 fn too_many_sessions() -> Response {
     let after = [(header::RETRY_AFTER, "30")];
     (StatusCode::SERVICE_UNAVAILABLE, after, "Service Unavailable: there are too many sessions")
         .into_response()
 }
 
-/// Returns the response for a server that accepts no more requests. Another replica, or the next process, accepts
-/// them.
+/// Returns the response of a server that is shutting down. Clients can retry, because another replica, or the next
+/// process, accepts requests.
 fn shutting_down() -> Response {
     let headers = [(header::RETRY_AFTER, "1"), (header::CONNECTION, "close")];
     (StatusCode::SERVICE_UNAVAILABLE, headers, "Service Unavailable: the server is shutting down")
@@ -368,15 +378,16 @@ fn shutting_down() -> Response {
 
 type Refused = (StatusCode, &'static str);
 
-/// The SDK's response for an unknown session.
+/// The response that the SDK sends for an unknown session.
 const NO_SESSION: Refused = (StatusCode::NOT_FOUND, "Not Found: Session not found");
 
 /// Returns the session that a request belongs to, and the request.
 ///
 /// Invariant: a session ID reaches the SDK only in a request from a caller that can use this session. MCP 2026-07-28
-/// has no sessions, and requires servers to ignore the session header. So the header is removed. The header is also
-/// removed if the endpoint has no sessions. Otherwise, the server would store settings in a session, but this session
-/// would end with the request.
+/// has no sessions, and requires servers to ignore the session header. So `session_of` removes the session header from
+/// MCP 2026-07-28 requests. `session_of` also removes the session header if the endpoint has no sessions. If the
+/// endpoint has no sessions but keeps the header, the server would store settings in a session that ends with the
+/// request.
 fn session_of(mut parts: Parts, said: Said) -> (Parts, Option<String>) {
     if !said.may_have_session {
         parts.headers.remove(&SESSION);
@@ -389,11 +400,12 @@ fn session_of(mut parts: Parts, said: Said) -> (Parts, Option<String>) {
 /// Information from the headers of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Said {
-    /// Whether the protocol revision is older than 2026-07-28.
+    /// Whether the protocol revision of the request is older than 2026-07-28.
     pub(super) is_legacy: bool,
     /// Whether the request can belong to a session, or begin a session. MCP 2026-07-28 has no sessions. But the SDK
-    /// treats an `initialize` request with this revision as a 2025-11-25 request. Such a request has the method header
-    /// `initialize`, or no method header. All other requests must have this header.
+    /// treats an `initialize` request with the revision 2026-07-28 as a 2025-11-25 request. An `initialize` request
+    /// has the method header `initialize`, or no method header. All other MCP 2026-07-28 requests must have the method
+    /// header.
     pub(super) may_have_session: bool,
 }
 

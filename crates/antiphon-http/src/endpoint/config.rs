@@ -62,9 +62,9 @@ impl HttpConfig {
 
     /// Sets the accepted `Host` headers. Default: the loopback hosts.
     ///
-    /// The endpoint rejects requests with another `Host` header. This check prevents DNS rebinding, an attack in which
-    /// a web page reaches a local server through the host name of the web page. For a public server, list the host
-    /// names of the server.
+    /// The endpoint rejects requests whose `Host` header is not in the list. The check of the `Host` header prevents
+    /// DNS rebinding. In a DNS rebinding attack, a web page reaches a local server through the host name of the web
+    /// page. For a public server, list the host names of the server.
     #[must_use]
     pub fn with_allowed_hosts(mut self, hosts: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.allowed_hosts = hosts.into_iter().map(Into::into).collect();
@@ -87,33 +87,33 @@ impl HttpConfig {
         self
     }
 
-    /// Sets the maximum memory that parsing of one request body can use, in bytes. Default: 8 MiB. This is enough for
-    /// about 17,000 JSON values.
+    /// Sets the maximum memory that parsing of one request body can use, in bytes. Default: 8 MiB. The default of 8
+    /// MiB is enough for about 17,000 JSON values.
     ///
-    /// The server estimates the memory from the number of JSON values in the body. Each body can use at least 8 times
-    /// its own length, even if this is more than the maximum. If a body needs more memory, the server answers with
-    /// status 413.
+    /// The server estimates the memory from the number of JSON values in the body. Each body can always use 8 times its
+    /// own length, even if 8 times the length is more than the maximum memory. If a body needs more memory than the
+    /// maximum, the server answers with status 413.
     #[must_use]
     pub fn with_max_parsed_bytes(mut self, bytes: usize) -> Self {
         self.max_parsed_bytes = bytes;
         self
     }
 
-    /// Sets the maximum memory for the bodies of all requests to this endpoint together, in bytes. Default: the
+    /// Sets the maximum memory that all request bodies of this endpoint can use together, in bytes. Default: the
     /// endpoint shares a memory budget of 64 MiB with the other endpoints of the process.
     ///
-    /// If a request would exceed the maximum, the server answers with status 503. A quarter of the memory is reserved
-    /// for requests that need at most 64 KiB.
+    /// If a request would exceed the maximum memory, the server answers with status 503. A quarter of the maximum
+    /// memory is reserved for requests that need at most 64 KiB.
     #[must_use]
     pub fn with_body_memory(mut self, bytes: usize) -> Self {
         self.bodies = MemoryBudget::new(bytes);
         self
     }
 
-    /// Sets a memory budget for request bodies. The endpoint can share this budget with other endpoints. Default: one
-    /// budget of 64 MiB for the whole process.
+    /// Sets a memory budget for request bodies. Several endpoints can share one memory budget. Default: one budget of
+    /// 64 MiB for the whole process.
     ///
-    /// WebSocket and HTTP+SSE endpoints can use the same budget.
+    /// WebSocket and HTTP+SSE endpoints can use the same budget as a streamable HTTP endpoint.
     #[must_use]
     pub fn with_body_budget(mut self, budget: MemoryBudget) -> Self {
         self.bodies = budget;
@@ -127,8 +127,8 @@ impl HttpConfig {
         self
     }
 
-    /// Sets the maximum number of MCP 2025-11-25 sessions in this process. If the process has this many sessions, the
-    /// server answers requests for a new session with status 503. Default: 4096.
+    /// Sets the maximum number of MCP 2025-11-25 sessions in this process. If the process has the maximum number of
+    /// sessions, the server answers requests for a new session with status 503. Default: 4096.
     #[must_use]
     pub fn with_max_sessions(mut self, sessions: usize) -> Self {
         self.max_sessions = sessions;
@@ -137,7 +137,7 @@ impl HttpConfig {
 
     /// Sets the limits of HTTP connections. Default: the limits of [`ServeConfig::default`].
     ///
-    /// These limits apply only if the server itself accepts connections (`Server::serve_http`,
+    /// The limits of HTTP connections apply only if the server itself accepts connections (`Server::serve_http`,
     /// `Server::serve_listener`).
     #[must_use]
     pub fn with_serve(mut self, serve: ServeConfig) -> Self {
@@ -154,7 +154,7 @@ impl HttpConfig {
         self
     }
 
-    /// Sets the time after which the server closes an idle session. Default: 5 minutes. `None` means that idle sessions
+    /// Sets the time after which the server closes an idle session. Default: 5 minutes. With `None`, idle sessions
     /// stay open.
     ///
     /// While a question in the session waits for an answer, the session is not idle.
@@ -167,27 +167,27 @@ impl HttpConfig {
     /// Sets whether the server sends a single response as JSON instead of an event stream, if the client accepts JSON.
     /// Default: yes.
     ///
-    /// This setting applies only to requests outside of a session.
+    /// The setting `json_response` applies only to requests outside of a session.
     #[must_use]
     pub fn with_json_response(mut self, json_response: bool) -> Self {
         self.json_response = json_response;
         self
     }
 
-    /// Sets the interval at which the server sends comments on an open event stream. These comments prevent proxies
-    /// from closing the stream. Default: 15 seconds. `None` disables the comments.
+    /// Sets the interval at which the server sends comments on an open event stream. The comments prevent proxies from
+    /// closing the stream. Default: 15 seconds. `None` disables the comments.
     #[must_use]
     pub fn with_sse_keep_alive(mut self, interval: impl Into<Option<Duration>>) -> Self {
         self.sse_keep_alive = interval.into();
         self
     }
 
-    /// Sets the maximum time for which a client can listen on one event stream. After that time, the server ends the
-    /// stream. Default: 1 hour.
+    /// Sets the maximum time for which a client can listen on one event stream. When a stream reaches this age, the
+    /// server ends the stream. Default: 1 hour.
     ///
-    /// This setting applies to streams that a client opened with GET, and to MCP 2026-07-28 subscriptions. When a
+    /// The maximum age applies to streams that a client opened with GET, and to MCP 2026-07-28 subscriptions. When a
     /// stream ends, the client opens a new stream, possibly at another replica. Each stream ends at a random time in
-    /// the last quarter of the duration, so that not all streams end at the same time. `None` means that streams stay
+    /// the last quarter of its maximum age, so that not all streams end at the same time. With `None`, streams stay
     /// open.
     #[must_use]
     pub fn with_max_stream_age(mut self, age: impl Into<Option<Duration>>) -> Self {
@@ -195,20 +195,21 @@ impl HttpConfig {
         self
     }
 
-    /// Sets how many events of one stream the backend stores. Any replica can then resume the stream after a
-    /// disconnect. Default: 1000.
+    /// Sets how many events of one stream the backend stores. Any replica can resume a stream from its stored events
+    /// after a disconnect. Default: 1000.
     ///
-    /// If a stream has more events, further notifications are not stored. A client receives them only while it is
-    /// connected. After a reconnect, the client receives a message that some notifications are missing. Questions and
-    /// responses are always stored.
+    /// If a stream has more events than this limit, the backend does not store further notifications of the stream. The
+    /// client receives a notification that is not stored only if the client is connected when the server sends it.
+    /// After a reconnect, the server informs the client that some notifications are missing. The backend always stores
+    /// questions and responses.
     #[must_use]
     pub fn with_stream_events(mut self, events: usize) -> Self {
         self.stream_events = events;
         self
     }
 
-    /// Sets how many bytes of one stream the backend stores. If a stream has more bytes, the rules of
-    /// [`with_stream_events`](Self::with_stream_events) apply. Default: 1 MiB.
+    /// Sets how many bytes of one stream the backend stores. If a stream exceeds this limit, the backend does not store
+    /// further notifications, as [`with_stream_events`](Self::with_stream_events) describes. Default: 1 MiB.
     #[must_use]
     pub fn with_stream_bytes(mut self, bytes: usize) -> Self {
         self.stream_bytes = bytes;

@@ -38,20 +38,20 @@ pub(super) struct LocalSessions {
 /// The information that is recorded when a session begins.
 #[derive(Clone, Debug)]
 struct SessionStart {
-    /// The principal that opened the session, if known.
+    /// The principal that opened the session, if the principal is known.
     owner: Option<String>,
     /// Whether the streams of the session begin with an event without data.
     primes: bool,
 }
 
-/// Returns whether streams begin with an event without data. `version` is the protocol revision of the session.
-/// 2025-11-25 is the first revision with such events. Clients of older revisions parse these events as messages and
-/// fail.
+/// Returns whether the streams of a session begin with an event without data. `version` is the protocol revision of
+/// the session. 2025-11-25 is the first revision with events without data. Clients of older revisions fail, because
+/// they parse an event without data as a message.
 pub(super) fn primes(version: &ProtocolVersion) -> bool {
     version.as_str() >= SESSION
 }
 
-/// Removes events without data if `primes` is false.
+/// Removes the events without data from a stream if `primes` is false.
 pub(super) fn primed(events: Events, primes: bool) -> Events {
     if primes { events } else { Box::pin(events.filter(|event| ready(event.message.is_some()))) }
 }
@@ -65,19 +65,19 @@ impl LocalSessions {
         Self { app, sessions, begun: RwLock::default() }
     }
 
-    /// Returns the number of sessions.
+    /// Returns the number of sessions in this process.
     pub(super) async fn count(&self) -> usize {
         self.sessions.sessions.read().await.len()
     }
 
-    /// Returns whether the event `last` belongs to the stream of a request, which ends with the response to the
-    /// request.
+    /// Returns whether the event ID `last` belongs to the stream of a request. The stream of a request ends with the
+    /// response to the request.
     pub(super) fn holds(last: &str) -> bool {
         last.contains('/')
     }
 
-    /// Returns whether the sender of the request `parts` can use the session. Other callers get the same response as
-    /// for an unknown session.
+    /// Returns whether the sender of the request `parts` can use the session `id`. Callers that cannot use a session
+    /// get the same response as for an unknown session.
     pub(super) fn admits(&self, id: &str, parts: &Parts) -> bool {
         let begun = self.begun.read().unwrap_or_else(PoisonError::into_inner);
         begun.get(id).is_some_and(|begun| begun.owner == self.app.principal(parts))
@@ -118,7 +118,7 @@ impl SessionManager for LocalSessions {
     }
 
     async fn close_session(&self, id: &SessionId) -> Result<()> {
-        // The SDK calls this method for every session that ends, independent of the reason.
+        // The SDK calls this method for every session that ends, for any reason.
         self.begun.write().unwrap_or_else(PoisonError::into_inner).remove(id);
         self.sessions.close_session(id).await
     }
@@ -128,7 +128,8 @@ impl SessionManager for LocalSessions {
         id: &SessionId,
         message: ClientJsonRpcMessage,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static> {
-        // The stream is boxed here and below, because its type borrows from the sessions although its value does not.
+        // The stream is boxed here and below, because the type of the stream borrows from the sessions. The value of
+        // the stream does not borrow from the sessions.
         let events: Events = Box::pin(self.sessions.create_stream(id, message).await?);
         Ok(primed(events, self.primes(id)))
     }
@@ -141,7 +142,7 @@ impl SessionManager for LocalSessions {
         &self,
         id: &SessionId,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static> {
-        // The SDK begins such a stream in the same way, but with the same retry time for all clients.
+        // The SDK would also begin this stream with an empty event, but with the same retry time for all clients.
         let first = stream::iter([ServerSseMessage::priming("0", jitter::reconnect())]);
         let events: Events = Box::pin(first.chain(self.sessions.create_standalone_stream(id).await?));
         Ok(primed(events, self.primes(id)))
@@ -153,9 +154,10 @@ impl SessionManager for LocalSessions {
         last: String,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static> {
         let events = self.sessions.resume(id, last.clone()).await?;
-        // The SDK begins with the last event that the client has already received. If this event were a question, the
-        // client would ask it twice. So the event is skipped. An event with the ID `0` is not skipped, because it can
-        // be new. The start of the stream has this ID, and so has the first event of the messages without a request.
+        // When a client resumes a stream, the SDK first sends the last event that the client has already received. If
+        // this event were a question, the client would ask the user twice. So the event is skipped. An event with the
+        // ID `0` is not skipped, because this event can be new. The event that begins a stream has the ID `0`, and the
+        // first message without a request also has the ID `0`.
         let is_known = move |event: &ServerSseMessage| last != "0" && event.event_id.as_ref() == Some(&last);
         let events: Events = Box::pin(events.skip_while(move |event| ready(is_known(event))));
         Ok(primed(events, self.primes(id)))

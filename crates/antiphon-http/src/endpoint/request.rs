@@ -1,8 +1,8 @@
-//! Request bodies over streamable HTTP. This module reads the bodies within limits, and translates the tasks of MCP
-//! 2025-11-25 into a form that the SDK supports.
+//! Reads request bodies over streamable HTTP within limits, and translates the tasks of MCP 2025-11-25 into a form
+//! that the SDK supports.
 //!
-//! `antiphon_transport::legacy_tasks` translates the messages. This module handles the bodies that contain these
-//! messages.
+//! `antiphon_transport::legacy_tasks` translates the messages. The module `request` handles the HTTP bodies that
+//! contain these messages.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -22,14 +22,14 @@ use http::{Extensions, HeaderMap, Method, StatusCode, header, request::Parts};
 
 use super::{HttpConfig, answer::Said};
 
-/// A request in the form for the SDK.
+/// A request in the form that the SDK's services handle.
 pub(super) struct Question {
     pub(super) request: Request,
     /// Whether [`answer`] must process the response to the request.
     pub(super) asks: bool,
     /// Whether the request begins a session.
     pub(super) begins: bool,
-    /// The memory that the request body uses.
+    /// The share of the memory budget that the request body uses.
     pub(super) room: Option<Room>,
 }
 
@@ -64,11 +64,11 @@ enum Content {
         bytes: Bytes,
         room: Option<Room>,
     },
-    /// The request has no MCP message, or the message is too long or incomplete.
+    /// The request contains no MCP message, or the message is too long or incomplete.
     Not(Request),
 }
 
-/// Reads a request. If the request is rejected, returns the response.
+/// Reads a request and its body within the limits. If the request is rejected, returns the HTTP response as the error.
 pub(super) async fn read(request: Request, bodies: &Bodies) -> Result<Received, Response> {
     if request.method() != Method::POST {
         return Ok(Received(Content::Not(request)));
@@ -143,7 +143,7 @@ impl Received {
         let asks = || legacy_tasks::asks_for_capabilities(&bytes);
         if !said.is_legacy {
             // A 2026-07-28 request has its MCP method in a header. The SDK rejects the request if the method in the
-            // body differs.
+            // body differs from the method in the header.
             let discovers = parts.headers.get(&METHOD).is_some_and(|it| it == "server/discover");
             let begins = said.may_have_session && has_none(&parts) && asks();
             let request = Request::from_parts(parts, Body::from(bytes));
@@ -167,15 +167,15 @@ fn has_none(parts: &Parts) -> bool {
     !parts.headers.contains_key(&SESSION)
 }
 
-/// The result of reading a body.
+/// The result of reading a request body.
 enum Collected {
     Whole(Bytes, Option<Room>),
-    /// The body is too long or incomplete. The variant contains the body again, because the SDK creates the error
-    /// response.
+    /// The request body is too long or incomplete. The variant contains the whole body, because the SDK needs the body
+    /// to create the error response.
     Not(Body),
     /// All request bodies together use too much memory.
     NoRoom,
-    /// This body alone would use too much memory. The value is the error as JSON.
+    /// The request body alone would use too much memory. The value is the error as JSON.
     TooHeavy(Vec<u8>),
 }
 
@@ -189,8 +189,8 @@ async fn collect(body: Body, bodies: &Bodies) -> Collected {
             Ok(chunk) if chunk.len() <= bodies.max_bytes - read.len() => {
                 weight.add(&chunk);
                 read.push(chunk);
-                // A body may exceed the limit only after parsing. Until then, the body reserves no more memory than
-                // the limit.
+                // Only parsing shows how much memory a body needs. Before parsing, the body reserves no more memory
+                // than the limit allows.
                 let holds = weight.parsed().min(bodies.max_parsed.max(weight.bytes() * FACTOR));
                 if !share.grow(holds) {
                     return Collected::NoRoom;
@@ -209,11 +209,11 @@ async fn collect(body: Body, bodies: &Bodies) -> Collected {
     Collected::Whole(bytes, Some(Room::new(share, weight)))
 }
 
-/// The chunks of a body. Usually a body has only one chunk, which is not copied.
+/// The chunks of a request body. Usually a body has only one chunk, which is not copied.
 #[derive(Default)]
 struct Pieces {
     first: Bytes,
-    /// The bytes of all chunks, if there are several chunks.
+    /// The bytes of all chunks, if the body has several chunks.
     all: BytesMut,
 }
 
@@ -238,8 +238,8 @@ impl Pieces {
     }
 }
 
-/// Translates the response to a request for the server's capabilities. The response is complete, so it does not have to
-/// remain a stream.
+/// Translates the response to a request for the server's capabilities. When `answer` returns, the whole response is in
+/// memory.
 pub(super) async fn answer(response: Response) -> Response {
     let (mut parts, body) = response.into_parts();
     let Ok(bytes) = axum::body::to_bytes(body, usize::MAX).await else {
@@ -252,7 +252,7 @@ pub(super) async fn answer(response: Response) -> Response {
     let is_stream = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
     let revised = if is_stream { events(&bytes) } else { legacy_tasks::server_out(&bytes) };
     let bytes = revised.map_or(bytes, Bytes::from);
-    // The length header is set again when the body is sent. Events are sent as a stream.
+    // axum sets the length header again when it sends the body. Events are sent as a stream without this header.
     parts.headers.remove(header::CONTENT_LENGTH);
     let body = if is_stream {
         Body::from_stream(stream::iter([Ok::<_, Infallible>(bytes)]))
@@ -262,7 +262,7 @@ pub(super) async fn answer(response: Response) -> Response {
     Response::from_parts(parts, body)
 }
 
-/// Translates each event. The SDK writes the data of each event on one line.
+/// Translates each event of an event stream. The SDK writes the data of each event on one line.
 fn events(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut changed = false;
     let mut revised = Vec::with_capacity(bytes.len());

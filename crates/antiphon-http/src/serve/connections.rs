@@ -1,5 +1,5 @@
-//! Tracks the connections of a server. If the limit is reached, an idle connection is closed. A connection is idle
-//! when all its response bodies have been sent.
+//! Tracks the connections of a server. If the limit of connections is reached, the server closes an idle connection. A
+//! connection is idle when all its response bodies have been sent.
 
 use std::{
     collections::BTreeMap,
@@ -18,7 +18,7 @@ use http_body::{Frame, SizeHint};
 use tokio::time::Sleep;
 use tokio_util::sync::CancellationToken;
 
-/// The connections of a server.
+/// The open connections of a server, and the limit of connections.
 pub(super) struct Connections {
     most: usize,
     seated: Mutex<Seated>,
@@ -36,24 +36,24 @@ struct Seated {
     here: usize,
 }
 
-/// The state of a connection.
+/// The state of one connection.
 pub(super) struct Connection {
     /// The number of requests whose response has not been sent completely.
     requests: AtomicUsize,
     leave: CancellationToken,
 }
 
-/// The ways to close a connection.
+/// The way in which a connection must close.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Leave {
     /// Another connection needs the slot, or the server is shutting down. The connection closes when no request is in
-    /// flight on it.
+    /// flight on this connection.
     Soon,
     /// The shutdown time is over. The connection closes immediately.
     Now,
 }
 
-/// The slot of a connection. Dropping the guard frees the slot.
+/// A guard for the slot of a connection. When the guard is dropped, the slot is free again.
 pub(super) struct ConnectionGuard {
     connections: Arc<Connections>,
     connection: Arc<Connection>,
@@ -75,9 +75,9 @@ impl Connections {
         self.seated.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reserves a slot for a new connection. If no slot is free, closes the oldest connection without a request in
-    /// flight. If the client has not sent complete headers yet, no request is in flight on the connection. Returns
-    /// `None` if all connections have requests in flight.
+    /// Reserves a slot for a new connection. If no slot is free, this method closes the oldest connection without a
+    /// request in flight. A request is in flight only after the client has sent complete headers. Returns `None` if all
+    /// connections have requests in flight.
     pub(super) fn guard(self: &Arc<Self>) -> Option<ConnectionGuard> {
         let mut seated = self.seated();
         if seated.connections.len() >= self.most {
@@ -93,12 +93,12 @@ impl Connections {
         Some(ConnectionGuard { connections: Arc::clone(self), connection, number })
     }
 
-    /// Asks all connections to close, and returns when they have closed.
+    /// Asks all connections to close, and waits until all connections have closed.
     pub(super) async fn gone(&self) {
         self.closing.cancel();
         loop {
-            // The registration happens before the check, so that a connection that closes after the check is not
-            // missed.
+            // The task registers before the check, so that the task does not miss a connection that closes after the
+            // check.
             let empty = self.empty.notified();
             if self.seated().here == 0 {
                 return;
@@ -124,7 +124,7 @@ impl Connection {
         self.requests.load(Ordering::Acquire) > 0
     }
 
-    /// Counts a request as in flight. Dropping the returned value ends the request.
+    /// Counts a request as in flight until the returned value is dropped.
     pub(super) fn busy(self: &Arc<Self>) -> Busy {
         self.requests.fetch_add(1, Ordering::AcqRel);
         Busy(Arc::clone(self))
@@ -136,7 +136,7 @@ impl ConnectionGuard {
         &self.connection
     }
 
-    /// Completes when the connection must close in the way `leave`.
+    /// Waits until the server requires the connection to close in the way that `leave` names.
     pub(super) async fn request(&self, leave: Leave) -> Leave {
         match leave {
             Leave::Soon => tokio::select! {
@@ -160,7 +160,7 @@ impl Drop for ConnectionGuard {
     }
 }
 
-/// A request in flight.
+/// A guard for a request in flight.
 pub(super) struct Busy(Arc<Connection>);
 
 impl Drop for Busy {
@@ -169,7 +169,8 @@ impl Drop for Busy {
     }
 }
 
-/// A response body that keeps another value alive until the body is sent. The body can also end after a maximum age.
+/// A response body that keeps another value alive until the body is sent. If a maximum age is set, the body ends at
+/// this age.
 pub(crate) struct Held<G> {
     body: Body,
     _kept: G,
@@ -177,8 +178,8 @@ pub(crate) struct Held<G> {
 }
 
 impl<G> Held<G> {
-    /// Creates a body that owns `kept` until the body is sent. The body ends after `age`, even if it was not sent
-    /// completely.
+    /// Creates a body that owns `kept` until the body is sent. The body ends after `age`, even if the body was not
+    /// sent completely.
     pub(crate) fn new(body: Body, kept: G, age: Option<Duration>) -> Self {
         Self { body, _kept: kept, ends: age.map(|age| Box::pin(tokio::time::sleep(age))) }
     }

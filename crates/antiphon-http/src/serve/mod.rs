@@ -1,4 +1,4 @@
-//! Serves a router over HTTP. Limits protect the server against slow clients and too many connections.
+//! Serves a router over HTTP, with limits against slow clients and too many connections.
 
 mod connections;
 mod write_timeout;
@@ -60,8 +60,8 @@ impl Default for ServeConfig {
 }
 
 impl ServeConfig {
-    /// Sets the maximum time in which a client must send the headers of a request. The same limit applies to the time
-    /// for which a connection can stay idle. Default: 75 seconds.
+    /// Sets the maximum time in which a client must send the headers of a request. The server also closes a connection
+    /// that is idle for this time. Default: 75 seconds.
     ///
     /// The default is longer than 60 seconds, because proxies typically keep an idle connection for 60 seconds.
     #[must_use]
@@ -70,27 +70,27 @@ impl ServeConfig {
         self
     }
 
-    /// Sets the maximum length of a request's headers, in bytes. If the headers are longer, the server answers with
-    /// status 431. Default: 64 KiB.
+    /// Sets the maximum length of a request's headers, in bytes. If the headers of a request are longer than
+    /// `max_header_bytes`, the server answers with status 431. Default: 64 KiB.
     #[must_use]
     pub fn with_max_header_bytes(mut self, max_header_bytes: usize) -> Self {
         self.max_header_bytes = max_header_bytes;
         self
     }
 
-    /// Sets the maximum time for which a client can stop reading the response. After that time, the server closes the
-    /// connection. Default: 60 seconds.
+    /// Sets the maximum time for which a client can stop reading the response. If a client does not read for the
+    /// maximum time, the server closes the connection. Default: 60 seconds.
     #[must_use]
     pub fn with_write_timeout(mut self, write_timeout: Duration) -> Self {
         self.write_timeout = write_timeout;
         self
     }
 
-    /// Sets the maximum number of concurrent connections. The minimum is 1. Default: 4096.
+    /// Sets the maximum number of concurrent connections. A maximum below 1 counts as 1. Default: 4096.
     ///
-    /// If the limit is reached, the server closes the oldest connection without a request in flight, and accepts the
-    /// new connection. If all connections have requests in flight, the server answers the new connection with
-    /// status 503.
+    /// If the maximum number is reached, the server closes the oldest connection without a request in flight, and
+    /// accepts the new connection. If all connections have requests in flight, the server answers the new connection
+    /// with status 503.
     #[must_use]
     pub fn with_max_connections(mut self, connections: usize) -> Self {
         self.max_connections = connections.max(1);
@@ -110,15 +110,15 @@ impl ServeConfig {
     }
 }
 
-/// Serves a router over HTTP/1.1 until `shutdown` completes. Requests in flight can then continue for the duration of
-/// [`ServeConfig::with_drain`].
+/// Serves a router over HTTP/1.1 until `shutdown` completes. After the shutdown has begun, requests in flight can
+/// continue for the duration of [`ServeConfig::with_drain`].
 ///
-/// Use this function for routers without an MCP endpoint, for example for operator routes or health probes. For a
-/// router with an MCP endpoint, use `Server::serve_router` of the crate `antiphon`. That method also shuts down the
-/// MCP server gracefully.
+/// Use `serve` for routers without an MCP endpoint, for example for operator routes or health probes. For a router
+/// with an MCP endpoint, use `Server::serve_router` of the crate `antiphon`. `Server::serve_router` also shuts down
+/// the MCP server gracefully.
 ///
-/// The function enforces the limits of a [`ServeConfig`]. It disconnects clients that send their headers too slowly,
-/// stop reading, or open too many connections. Handlers can get the client's address from axum's
+/// `serve` enforces the limits of a [`ServeConfig`]. The server disconnects clients that send their headers too
+/// slowly, stop reading, or open too many connections. Handlers can get the client's address from axum's
 /// `ConnectInfo<SocketAddr>`.
 ///
 /// ```no_run
@@ -148,8 +148,9 @@ pub async fn serve(
     serving.await;
 }
 
-/// Serves until `stop` is cancelled. This function is neither generic nor `async`, so this crate compiles the code of
-/// HTTP connections once. Otherwise, every program with a server would compile this code again.
+/// Serves the router until `stop` is cancelled. `serve_until` is neither generic nor `async`, so this crate compiles
+/// the code of HTTP connections once. With a generic function, every program with a server would compile the code of
+/// HTTP connections again.
 fn serve_until(
     listener: TcpListener,
     router: Router,
@@ -192,8 +193,8 @@ async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
             Err(error) if matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset) => {
             }
             Err(error) => {
-                // The usual reason is that the process has too many open files. Some of these files are usually closed
-                // soon.
+                // Accepting a connection usually fails because the process has too many open files. The process usually
+                // closes some of these files soon.
                 tracing::error!(%error, "a connection could not be accepted");
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
@@ -209,7 +210,8 @@ async fn attend(
     config: Arc<ServeConfig>,
     guard: ConnectionGuard,
 ) {
-    // An event stream consists of several small writes. Without this option, each write takes 40 ms.
+    // An event stream consists of several small writes. Without `TCP_NODELAY`, each of these writes can be delayed by
+    // 40 ms.
     let _ = stream.set_nodelay(true);
     let inner = TowerToHyperService::new(router);
     let open = guard.connection();
@@ -246,7 +248,7 @@ async fn attend(
     }
 }
 
-/// Responds with 503 and closes the connection.
+/// Responds to a new connection with status 503 and closes the connection.
 async fn turn_away(mut stream: TcpStream) {
     const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\nconnection: close\r\n\
         content-type: text/plain\r\ncontent-length: 20\r\n\r\ntoo many connections";
@@ -254,8 +256,8 @@ async fn turn_away(mut stream: TcpStream) {
     let said = async {
         stream.write_all(FULL).await?;
         stream.shutdown().await?;
-        // The data that the client has sent must be read. Otherwise, the client receives a TCP reset instead of the
-        // response.
+        // The server must read the data that the client has sent. If the server closed the connection without reading,
+        // the client would receive a TCP reset instead of the response.
         let mut rest = [0; 1024];
         while stream.read(&mut rest).await? > 0 {}
         io::Result::Ok(())

@@ -13,8 +13,8 @@ use tokio::{
     time::Sleep,
 };
 
-/// A stream with a write timeout. A write fails if the peer reads no data for too long. The timeout runs only while
-/// data waits to be written.
+/// A stream with a write timeout. A write to the stream fails if the peer reads no data for too long. The write
+/// timeout runs only while data waits to be written.
 pub(super) struct WriteTimeoutIo<S> {
     stream: S,
     limit: Duration,
@@ -26,7 +26,7 @@ impl<S> WriteTimeoutIo<S> {
         Self { stream, limit, deadline: None }
     }
 
-    /// Resets the deadline after a successful write. Returns an error if the deadline has passed.
+    /// Resets the deadline of the write timeout after a successful write. Returns an error if the deadline has passed.
     fn judge<T>(&mut self, cx: &mut Context<'_>, written: Poll<Result<T>>) -> Poll<Result<T>> {
         if written.is_ready() {
             self.deadline = None;

@@ -7,21 +7,21 @@ use serde_json::{Map, Value};
 
 pub use self::openai::{Conversation, OpenAiHistoryError};
 
-/// The author of a message.
+/// The role of the author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// The user, or a program that acts for the user.
+    /// The author is the user, or a program that acts for the user.
     User,
-    /// The model.
+    /// The author is the model.
     Assistant,
 }
 
 /// One message of a conversation with a model.
 ///
-/// In JSON, `content` is one block or a list of blocks. When a message is read, both forms are accepted. When a
-/// message is written, a single text, image or audio block is written without a list, for clients before MCP
-/// 2025-11-25. Any other content is written as a list.
+/// In JSON, `content` is one block or a list of blocks. The deserializer accepts one block and a list of blocks. The
+/// serializer writes a single text, image or audio block without a list, for clients before MCP 2025-11-25. The
+/// serializer writes any other content as a list.
 ///
 /// ```
 /// # use antiphon_llm::{Block, Message};
@@ -36,7 +36,7 @@ pub enum Role {
 pub struct Message {
     /// The author of the message.
     pub role: Role,
-    /// The content blocks.
+    /// The content blocks of the message.
     #[serde(with = "one_or_many")]
     pub content: Vec<Block>,
     /// The `_meta` of the message.
@@ -121,11 +121,11 @@ impl<const N: usize> IntoBlocks for [Block; N] {
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Block {
-    /// Text.
+    /// A content block with text.
     Text(TextBlock),
-    /// An image.
+    /// A content block with an image.
     Image(MediaBlock),
-    /// Audio.
+    /// A content block with audio.
     Audio(MediaBlock),
     /// A tool call that the model requests.
     ToolUse(ToolUseBlock),
@@ -149,13 +149,13 @@ impl Block {
         Self::Audio(MediaBlock { data: data.into(), mime_type: mime_type.into(), rest: Map::new() })
     }
 
-    /// Creates a tool call. If `input` is not an object, it becomes an empty object.
+    /// Creates a block with a tool call. If `input` is not an object, the tool call has an empty object as its input.
     pub fn tool_use(id: impl Into<String>, name: impl Into<String>, input: Value) -> Self {
         let Value::Object(input) = input else { return Self::tool_use(id, name, Map::new().into()) };
         Self::ToolUse(ToolUseBlock { id: id.into(), name: name.into(), input, rest: Map::new() })
     }
 
-    /// Creates the result of the tool call with the ID `tool_use_id`.
+    /// Creates a block with the result of the tool call that has the ID `tool_use_id`.
     pub fn tool_result(tool_use_id: impl Into<String>, content: impl IntoIterator<Item = Content>) -> Self {
         Self::ToolResult(ToolResultBlock {
             tool_use_id: tool_use_id.into(),
@@ -166,7 +166,8 @@ impl Block {
         })
     }
 
-    /// Creates the result of the failed tool call with the ID `tool_use_id`. `message` describes the error.
+    /// Creates a block with the result of the failed tool call that has the ID `tool_use_id`. `message` describes the
+    /// error.
     pub fn tool_error(tool_use_id: impl Into<String>, message: impl Into<String>) -> Self {
         Self::ToolResult(ToolResultBlock {
             tool_use_id: tool_use_id.into(),
@@ -177,7 +178,7 @@ impl Block {
         })
     }
 
-    /// Returns the text, if this block is a text block.
+    /// Returns the text of this block, if the block is a text block.
     pub fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text(block) => Some(&block.text),
@@ -185,7 +186,7 @@ impl Block {
         }
     }
 
-    /// Returns the tool call, if this block is a `tool_use` block.
+    /// Returns the tool call in this block, if the block is a `tool_use` block.
     pub fn as_tool_use(&self) -> Option<&ToolUseBlock> {
         match self {
             Self::ToolUse(block) => Some(block),
@@ -208,11 +209,11 @@ pub struct TextBlock {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", from = "MediaOnTheWire")]
 pub struct MediaBlock {
-    /// The bytes of the file, in base64.
+    /// The bytes of the image file or audio file, in base64.
     pub data: String,
-    /// The media type, for example `image/png` or `audio/wav`. MCP requires the media type, so it is always written.
-    /// If a received block has no media type, it is detected from the first bytes of the file. If this fails, the media
-    /// type is `application/octet-stream`.
+    /// The media type, for example `image/png` or `audio/wav`. MCP requires the media type, so the serializer always
+    /// writes the media type. If a received block has no media type, the deserializer detects the media type from the
+    /// first bytes of the file. If the detection fails, the media type is `application/octet-stream`.
     pub mime_type: String,
     /// The `annotations`, the `_meta` and all other fields of the block.
     #[serde(flatten)]
@@ -250,11 +251,11 @@ fn media_type_of(data: &str) -> &'static str {
 /// A content block with a tool call that the model requests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolUseBlock {
-    /// The ID of the call. The result of the call contains the same ID.
+    /// The ID of the tool call. The result of the tool call contains the same ID as the tool call.
     pub id: String,
     /// The name of the tool.
     pub name: String,
-    /// The arguments of the call.
+    /// The arguments of the tool call.
     pub input: Map<String, Value>,
     /// The `_meta` and all other fields of the block.
     #[serde(flatten)]
@@ -267,12 +268,12 @@ pub struct ToolUseBlock {
 pub struct ToolResultBlock {
     /// The ID of the tool call to which this result belongs.
     pub tool_use_id: String,
-    /// The content of the result.
+    /// The content of the tool's result.
     pub content: Vec<Content>,
     /// Whether the tool failed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_error: bool,
-    /// The result as structured data.
+    /// The tool's result as structured data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured_content: Option<Value>,
     /// The `_meta` and all other fields of the block.
@@ -288,20 +289,20 @@ impl ToolResultBlock {
     }
 }
 
-/// A part of the result of a tool.
+/// A part of the result that a tool returns.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Content {
-    /// Text.
+    /// A content block with text.
     Text(TextBlock),
-    /// An image.
+    /// A content block with an image.
     Image(MediaBlock),
-    /// Audio.
+    /// A content block with audio.
     Audio(MediaBlock),
     /// A link to a resource, with the fields of MCP's `ResourceLink` such as `uri` and `name`.
     ResourceLink(Map<String, Value>),
-    /// An embedded resource. Its field `resource` contains the `uri`, and either the `text` or the `blob`.
+    /// An embedded resource. The field `resource` of this map contains the `uri`, and either the `text` or the `blob`.
     Resource(Map<String, Value>),
 }
 
@@ -311,7 +312,7 @@ impl Content {
         Self::Text(TextBlock { text: text.into(), rest: Map::new() })
     }
 
-    /// Returns the text, if this content is text.
+    /// Returns the text of this content, if the content is text.
     pub fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text(block) => Some(&block.text),
@@ -334,21 +335,21 @@ impl From<String> for Content {
 
 /// A tool call that a model requests.
 ///
-/// In a `tool_use` block, the arguments have the name `input`. In a `tools/call` request, they have the name
-/// `arguments`. This type uses the name `arguments`. It can be converted from a `tool_use` block and into a `tool_use`
-/// block.
+/// In a `tool_use` block, the arguments have the name `input`. In a `tools/call` request, the arguments have the name
+/// `arguments`. `ToolCall` uses the name `arguments`. You can convert a `tool_use` block into a `ToolCall`, and a
+/// `ToolCall` into a `tool_use` block.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// The ID of the call. The result of the call contains the same ID.
+    /// The ID of the tool call. The result of the tool call contains the same ID as the tool call.
     pub id: String,
     /// The name of the tool.
     pub name: String,
-    /// The arguments of the call.
+    /// The arguments of the tool call.
     pub arguments: Map<String, Value>,
 }
 
 impl ToolCall {
-    /// Parses a call from untrusted JSON. The fields `id`, `name` and `arguments` are required.
+    /// Parses a tool call from untrusted JSON. The JSON must have the fields `id`, `name` and `arguments`.
     ///
     /// # Errors
     ///
@@ -357,7 +358,8 @@ impl ToolCall {
         serde_json::from_value(value).map_err(|error| format!("not a tool call: {error}"))
     }
 
-    /// Parses a call like [`from_value`](Self::from_value), but also accepts the older name `input` for `arguments`.
+    /// Parses a tool call like [`from_value`](Self::from_value), but also accepts the older name `input` for
+    /// `arguments`.
     ///
     /// # Errors
     ///
@@ -372,11 +374,11 @@ impl ToolCall {
         Self::from_value(value)
     }
 
-    /// Parses the arguments as a `T`.
+    /// Parses the arguments of the tool call as a value of the type `T`.
     ///
     /// # Errors
     ///
-    /// Returns an error if the arguments do not match `T`.
+    /// Returns an error if the arguments do not match the type `T`.
     pub fn parse<T: serde::de::DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         T::deserialize(Value::Object(self.arguments.clone()))
     }

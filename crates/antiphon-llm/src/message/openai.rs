@@ -1,5 +1,5 @@
-//! Reads histories in the format of OpenAI. The histories are converted on input, and are never stored or sent in this
-//! format.
+//! Reads histories in the format of OpenAI. This crate converts a history when it reads the history, and never stores
+//! or sends histories in the format of OpenAI.
 
 use serde_json::{Map, Value};
 
@@ -10,7 +10,7 @@ use super::{Block, Content, Message};
 pub struct Conversation {
     /// The system prompt: the text of the `system` and `developer` messages.
     pub system_prompt: Option<String>,
-    /// All other messages of the history.
+    /// All messages of the history except the `system` and `developer` messages.
     pub messages: Vec<Message>,
 }
 
@@ -27,7 +27,7 @@ pub struct OpenAiHistoryError {
 impl Conversation {
     /// Reads messages in the format of OpenAI's chat API. The `tool_calls` of the assistant become `tool_use` blocks.
     /// Messages with the role `tool` become `tool_result` blocks of the user. Consecutive messages with the role
-    /// `tool` become one message.
+    /// `tool` become one message of the user.
     ///
     /// ```
     /// # use antiphon_llm::Conversation;

@@ -22,10 +22,11 @@ use crate::error::Result;
 /// # }
 /// ```
 ///
-/// Requests for structured data use `output_config.format`. For models before Claude 4.5, and for schemas that this
-/// format cannot express, the model is forced to call a tool instead. The newest models reject forced tool calls. For
-/// these models, the system prompt asks for the tool call. Audio is not supported. If a compatible server supports
-/// tools but not `output_config.format`, set [`StructuredOutput::ForcedTool`](super::StructuredOutput::ForcedTool).
+/// Requests for structured data use `output_config.format`. For models before Claude 4.5, and for schemas that
+/// `output_config.format` cannot express, the request forces the model to call a tool. The newest models of Anthropic
+/// reject forced tool calls. For models that reject forced tool calls, the system prompt asks for the tool call.
+/// `Anthropic` does not support audio. If a compatible server supports tools but not `output_config.format`, set
+/// [`StructuredOutput::ForcedTool`](super::StructuredOutput::ForcedTool).
 pub struct Anthropic(Engine);
 
 impl Anthropic {
@@ -60,6 +61,6 @@ impl Anthropic {
 
 super::model!(Anthropic);
 
-/// The dialect of Anthropic's API under another name. With the built-in name, rig would use features that are not in
-/// the public API.
+/// The dialect of Anthropic's API, with another name than rig's built-in name. With the built-in name, rig would use
+/// features that are not in the public API.
 const MESSAGES: Dialect = Dialect { name: "anthropic.messages", ..ANTHROPIC };

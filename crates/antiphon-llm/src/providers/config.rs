@@ -55,7 +55,7 @@ impl ProviderConfig {
         Self::default()
     }
 
-    /// Replaces the API key. Local servers often need no API key. Default: none.
+    /// Replaces the API key of the provider. Local servers often need no API key. Default: none.
     #[must_use]
     pub fn with_key(mut self, key: impl Into<String>) -> Self {
         self.key = Some(Key(key.into()));
@@ -69,21 +69,22 @@ impl ProviderConfig {
         self
     }
 
-    /// Adds a model. The first model that you add is the default. At least one model is required.
+    /// Adds a model of the provider. The first model that you add is the default model. At least one model is
+    /// required.
     #[must_use]
     pub fn with_model(mut self, model: impl Into<ModelConfig>) -> Self {
         self.models.push(model.into());
         self
     }
 
-    /// Replaces all models. The first model is the default.
+    /// Replaces all models of the provider. The first model is the default model.
     #[must_use]
     pub fn with_models(mut self, models: impl IntoIterator<Item = impl Into<ModelConfig>>) -> Self {
         self.models = models.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Sets the maximum time for a reply, including all retries. Default: 5 minutes.
+    /// Sets the maximum time for the reply to a request, including all retries. Default: 5 minutes.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
@@ -99,8 +100,8 @@ impl ProviderConfig {
 
     /// Sets the first and the longest delay before a retry. Default: 500 ms and 30 seconds.
     ///
-    /// The delay doubles with each retry, and is shortened by a random part. If a provider asks for a delay that is
-    /// longer than the longest delay, the request fails with an error that contains this delay.
+    /// The delay before a retry doubles with each retry, and is shortened by a random part. If a provider asks for a
+    /// delay that is longer than `longest`, the request fails with an error that contains the requested delay.
     #[must_use]
     pub fn with_backoff(mut self, first: Duration, longest: Duration) -> Self {
         self.backoff = first;
@@ -108,37 +109,38 @@ impl ProviderConfig {
         self
     }
 
-    /// Sets the maximum number of tokens of a reply, even if a request asks for more. Default: the limit of the model.
+    /// Sets the maximum number of tokens of a reply, even if a request asks for more tokens. Default: the limit of the
+    /// model.
     #[must_use]
     pub fn with_max_tokens(mut self, max_tokens: u32) -> Self {
         self.max_tokens = Some(max_tokens);
         self
     }
 
-    /// Sets the method by which models return structured data. Default: the best method of each model.
+    /// Sets the method by which models return structured data. Default: the best method that each model supports.
     #[must_use]
     pub fn with_structured_output(mut self, how: impl Into<Option<StructuredOutput>>) -> Self {
         self.structured_output = how.into();
         self
     }
 
-    /// Adds a key of a request's `metadata` that is sent to the provider, in the body of the HTTP request. Default: no
-    /// key is sent, because the author of the request can be untrusted.
+    /// Adds a key of `metadata` whose value the provider receives in the body of the HTTP request. Default: no key is
+    /// sent, because the author of the request can be untrusted.
     #[must_use]
     pub fn with_metadata_key(mut self, key: impl Into<String>) -> Self {
         self.metadata_keys.push(key.into());
         self
     }
 
-    /// Sets the URL of the HTTP proxy, which can contain a password. Environment variables are not read. Default:
-    /// none.
+    /// Sets the URL of the HTTP proxy, which can contain a password. Providers do not read the proxy from environment
+    /// variables. Default: none.
     #[must_use]
     pub fn with_proxy(mut self, url: impl Into<String>) -> Self {
         self.proxy = Some(Key(url.into()));
         self
     }
 
-    /// Returns the API key, or an empty string.
+    /// Returns the API key, or an empty string if the configuration has no API key.
     pub(super) fn secret(&self) -> &str {
         self.key.as_ref().map_or("", |key| &key.0)
     }
@@ -180,7 +182,7 @@ impl ProviderConfig {
     }
 }
 
-/// The required settings of a provider.
+/// The settings that a provider requires.
 #[derive(Clone, Copy)]
 pub(super) struct Needs {
     pub(super) key: bool,
@@ -214,9 +216,10 @@ impl fmt::Debug for Key {
     }
 }
 
-/// The name of a model, and properties that are compared with the preferences of a request.
+/// The name of a model, and the properties that a provider compares with the preferences of a request.
 ///
-/// A rank is between 0 and 1, and 1 is best. Ranks are compared only between models of the same configuration.
+/// A rank is between 0 and 1, and 1 is the best rank. A provider compares only the ranks of models in the same
+/// configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelConfig {
     pub(super) name: String,
@@ -227,13 +230,13 @@ pub struct ModelConfig {
 }
 
 impl ModelConfig {
-    /// Creates a model with the name `name` and default properties.
+    /// Creates the configuration of a model that has the name `name` and default properties.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), price: None, speed: 0.5, intelligence: 0.5, tools: true }
     }
 
-    /// Sets the price of a million tokens. Use the same currency for all models. Default: the list price, if it is
-    /// known.
+    /// Sets the price of a million tokens of the model. Use the same currency for all models. Default: the list price,
+    /// if the list price is known.
     #[must_use]
     pub fn with_price(mut self, price: f64) -> Self {
         self.price = Some(price);
@@ -279,12 +282,12 @@ impl From<String> for ModelConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StructuredOutput {
-    /// Uses the provider's structured output, which enforces the schema.
+    /// Uses the provider's structured output, which enforces the schema of the data.
     Native,
-    /// Uses the provider's JSON mode, and describes the schema in the prompt.
+    /// Uses the provider's JSON mode, and describes the schema of the data in the prompt.
     JsonMode,
-    /// Forces the model to call a tool whose input is the data.
+    /// Forces the model to call a tool whose input is the structured data.
     ForcedTool,
-    /// Only describes the schema in the prompt.
+    /// Only describes the schema of the data in the prompt.
     Prompt,
 }

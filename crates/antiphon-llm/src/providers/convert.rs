@@ -14,14 +14,14 @@ use crate::{
     request::{Request, ToolDefinition},
 };
 
-/// The media types that can be sent to a model.
+/// The media types of images and audio that this crate can send to a model.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Media {
     pub(super) images: &'static [ImageMediaType],
     pub(super) audio: &'static [AudioMediaType],
 }
 
-/// Converts the messages of `request`, with the system prompt first.
+/// Converts the messages of `request`. The system prompt becomes the first message.
 pub(super) fn messages(request: &Request, model: &str, media: Media) -> Result<Vec<rig::Message>> {
     let convert = Convert { model, media, names: names(&request.messages) };
     let system = request.system_prompt.iter().filter(|prompt| !prompt.is_empty());
@@ -30,7 +30,7 @@ pub(super) fn messages(request: &Request, model: &str, media: Media) -> Result<V
     system.chain(told.map(|message| convert.message(message))).collect()
 }
 
-/// Converts the tools. `schema` prepares the input schema of a tool.
+/// Converts the tools of a request. The function `schema` prepares the input schema of a tool.
 pub(super) fn tools(
     tools: &[ToolDefinition],
     model: &str,
@@ -48,7 +48,8 @@ pub(super) fn tool_name(name: &str, model: &str) -> Result<ToolName> {
     ToolName::new(name).map_err(|_| unsupported(model, "it cannot offer a tool without a name"))
 }
 
-/// Returns the names of the called tools by call ID, because a result contains only the ID.
+/// Maps the ID of each tool call to the name of the called tool. The map is needed because a tool result contains only
+/// the ID of its call.
 fn names(messages: &[Message]) -> HashMap<&str, &str> {
     let calls = messages.iter().flat_map(|message| message.content.iter().filter_map(Block::as_tool_use));
     calls.map(|call| (call.id.as_str(), call.name.as_str())).collect()
@@ -148,8 +149,8 @@ impl Convert<'_> {
         })
     }
 
-    /// Converts a part of a tool's result. The result of a tool must always reach the model. So if a part cannot be
-    /// sent, a note replaces this part.
+    /// Converts a part of a tool's result. The result of a tool must always reach the model. So if a part of the
+    /// result cannot be sent, a note replaces this part.
     fn part(&self, part: &Content) -> ToolResultContent {
         match part {
             Content::Text(block) => ToolResultContent::text(&block.text),
@@ -185,7 +186,7 @@ pub(super) fn unsupported(model: &str, what: &str) -> Error {
     Error::Unsupported { model: model.into(), what: what.into() }
 }
 
-/// Returns the audio type for any of its media type names.
+/// Returns the audio type for a media type. An audio type can have several media type names.
 fn audio_type(mime_type: &str) -> Option<AudioMediaType> {
     let name = mime_type.to_lowercase();
     match name.split(';').next().unwrap_or_default().trim() {

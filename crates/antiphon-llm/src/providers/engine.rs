@@ -31,7 +31,7 @@ use crate::{
     request::Request,
 };
 
-/// The timeout to open a connection.
+/// The maximum time for opening a connection to a provider.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A provider: an API and its models.
@@ -40,19 +40,19 @@ pub(super) struct Engine {
     api: Api,
     config: ProviderConfig,
     models: Vec<(DynModel<Completion>, Facts)>,
-    /// For each model, a counter that shows how certainly the model ignores forced tool calls. From [`IGNORANT`] on,
-    /// requests that force a tool call no longer offer tools to this model.
+    /// For each model, a counter that shows how certainly the model ignores forced tool calls. If the counter of a
+    /// model is [`IGNORANT`] or higher, requests that force a tool call no longer offer tools to this model.
     ignorance: Vec<AtomicU8>,
 }
 
-/// The properties of an API.
+/// The properties of a provider's API.
 #[derive(Clone, Copy)]
 pub(super) struct Profile {
-    /// The name of the provider's type.
+    /// The name of the Rust type of the provider, for example `OpenAi`.
     pub(super) name: &'static str,
     pub(super) api: Api,
     pub(super) needs: Needs,
-    /// The vendor in rig's catalog.
+    /// The vendor of the provider's models in rig's catalog.
     pub(super) vendor: Option<&'static str>,
     /// The image types that the provider's vision models read.
     pub(super) images: &'static [ImageMediaType],
@@ -67,7 +67,8 @@ impl Profile {
 }
 
 impl Engine {
-    /// Creates an engine. `model` creates the client for a model's name, and returns whether the model reads images.
+    /// Creates the engine of a provider. `model` creates the client for a model's name, and returns whether the model
+    /// reads images.
     pub(super) fn new(
         profile: Profile,
         mut config: ProviderConfig,
@@ -159,8 +160,8 @@ impl Engine {
             // If the second request fails, return the first reply.
             (Err(_), Some(reply)) => Ok(reply),
             (done, Some(ignored)) if done.as_ref().is_ok_and(|reply| !reply.tool_calls().is_empty()) => {
-                // Without the truncation, the model might have called a tool. So only after two truncated replies is
-                // the model treated as a model that ignores tools.
+                // A model whose reply was truncated might have called a tool after the truncation. So a model counts as
+                // ignoring tools only after two truncated replies.
                 let sure =
                     if ignored.stop_reason.as_deref() == Some(stop::MAX_TOKENS) { 1 } else { IGNORANT };
                 ignorance.fetch_add(sure, Ordering::Relaxed);
@@ -170,7 +171,7 @@ impl Engine {
         }
     }
 
-    /// Returns whether structured output can be used to force a model without tool support to write a tool call.
+    /// Returns whether structured output can force the model to write a tool call, if the model does not support tools.
     fn can_hold(&self, facts: &Facts, request: &Request) -> bool {
         self.api == Api::OpenAiCompatible
             && facts.structured_output == StructuredOutput::Native
@@ -205,7 +206,8 @@ impl fmt::Debug for Engine {
     }
 }
 
-/// The value of a model's counter from which requests that force a tool call no longer offer tools.
+/// If the counter of a model reaches this value, the model counts as a model that ignores forced tool calls. Requests
+/// that force a tool call then no longer offer tools to the model.
 const IGNORANT: u8 = 2;
 
 /// Returns whether a model called a tool or refused to reply.

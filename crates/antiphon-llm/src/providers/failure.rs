@@ -1,4 +1,4 @@
-//! Converts errors of providers, and removes the API key from them.
+//! Converts errors of providers, and removes the API key from these errors.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use crate::error::Error;
 /// The maximum length of a provider's message, in characters.
 const LONGEST: usize = 600;
 
-/// An error, and the time to wait before a retry.
+/// An error of a provider, and the time to wait before a retry.
 #[derive(Debug, PartialEq)]
 pub(super) struct Failure {
     pub(super) error: Error,
-    /// The time that the provider asks to wait.
+    /// The time that the provider asks the client to wait.
     pub(super) retry_after: Option<Duration>,
 }
 
@@ -25,7 +25,7 @@ impl From<Error> for Failure {
 }
 
 impl Failure {
-    /// Converts `error` for the caller of `model`. The result never contains `secret`.
+    /// Converts `error` for the caller of `model`. The converted error never contains `secret`.
     pub(super) fn new(error: &ProviderError, model: &str, secret: &str) -> Self {
         let retry_after = error.provider_response().and_then(retry_after);
         Self { error: failure(error, model, secret), retry_after }
@@ -74,7 +74,8 @@ fn refused(response: &ProviderResponseError, secret: &str) -> Error {
     }
 }
 
-/// Returns the time that the provider asks to wait. A date is not parsed. In this case, the normal backoff applies.
+/// Returns the time that the provider asks the client to wait. If the provider sends a date, this function returns
+/// `None`, and the normal backoff applies.
 fn retry_after(response: &ProviderResponseError) -> Option<Duration> {
     let headers = response.headers.as_ref()?;
     let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<f64>().ok();
@@ -96,8 +97,8 @@ fn message(body: &str) -> String {
     }
 }
 
-/// Returns the causes of an error, down to the socket. The top level is omitted, because its message contains the URL.
-/// For some providers, the URL contains the API key.
+/// Returns the causes of an error, down to the error of the socket. The function omits the top-level message, because
+/// this message contains the URL. For some providers, the URL contains the API key.
 fn chain(error: &rig_core::http_client::Error) -> String {
     use rig_core::http_client::Error as Http;
     let Http::Instance(instance) = error else { return error.to_string() };

@@ -61,7 +61,8 @@ impl Gemini {
 
 super::model!(Gemini);
 
-/// An HTTP client that sends the API key in a header. rig puts the key into the URL, and URLs are often logged.
+/// An HTTP client that sends the API key in a header. By default, rig would put the API key into the URL, and URLs are
+/// often logged.
 struct KeyInHeader(ReqwestClient);
 
 impl KeyInHeader {

@@ -1,19 +1,20 @@
 //! Models behind the APIs of providers such as OpenAI, Anthropic, Gemini and Ollama.
 //!
 //! Each provider is a [`Model`](crate::Model) that is created from a [`ProviderConfig`]: an API key, the names of
-//! models, and limits. All providers share these rules:
+//! models, and limits. All providers follow the rules in this list:
 //!
-//! - **Structured data**: the reply to a request for data is a `tool_use` of [`SCHEMA_TOOL`](crate::SCHEMA_TOOL). The
-//!   provider uses the best method that the model supports, unless you set a [`StructuredOutput`].
+//! - **Structured data**: the reply to a request for data is a `tool_use` of [`SCHEMA_TOOL`](crate::SCHEMA_TOOL). For
+//!   structured data, the provider uses the best method that the model supports, unless you set a
+//!   [`StructuredOutput`].
 //! - **Preferences**: a request can contain hints, which are parts of model names. The provider selects a configured
 //!   model that matches a hint. If the hints do not select exactly one model, the provider compares the priorities of
-//!   the request with the prices and ranks in [`ModelConfig`]. If nothing else selects a model, the provider uses the
-//!   first model.
-//! - **Unsupported content** results in an error that names this content. Some fields are not sent to the provider, as
-//!   MCP allows: `metadata`, `includeContext`, and `temperature` if the model rejects it. The reply lists these fields
-//!   under [`NOTES_META`].
-//! - **Temporary errors** are retried. The delay doubles each time, unless the provider asks for another delay. One
-//!   timeout applies to all attempts together.
+//!   the request with the prices and ranks in [`ModelConfig`]. If neither hints nor priorities select a model, the
+//!   provider uses the first configured model.
+//! - **Unsupported content** in a request results in an error that names this content. Some fields are not sent to the
+//!   provider, as MCP allows: `metadata`, `includeContext`, and `temperature` if the model rejects it. Under
+//!   [`NOTES_META`], the reply lists the fields that were not sent.
+//! - **Temporary errors**: the provider sends the request again. The delay between attempts doubles each time, unless
+//!   the server asks for another delay. One timeout applies to all attempts of a request together.
 //! - **The API key** never appears in logs or errors. Providers do not read environment variables, neither for API
 //!   keys nor for HTTP proxies.
 //!

@@ -17,13 +17,13 @@ use crate::error::Result;
 /// # }
 /// ```
 ///
-/// The default base URL is `http://localhost:11434`. Requests for structured data send the schema in the field
-/// `format`. With [`StructuredOutput::JsonMode`](super::StructuredOutput::JsonMode), `format` is `json`, and the
-/// schema is in the prompt.
+/// The default base URL is `http://localhost:11434`. Requests for structured data contain the schema in the field
+/// `format`. With [`StructuredOutput::JsonMode`](super::StructuredOutput::JsonMode), the field `format` is `json`, and
+/// the prompt contains the schema.
 ///
-/// Ollama has no field for the tool choice. For `toolChoice: none`, the request contains no tools. For `toolChoice:
-/// required`, the schema in the field `format` allows only a tool call. For a model without tools, the prompt
-/// describes the tools.
+/// Ollama's API has no field for the tool choice. For `toolChoice: none`, the request contains no tools. For
+/// `toolChoice: required`, the schema in the field `format` allows only a tool call. For a model without tools, the
+/// prompt describes the tools.
 pub struct Ollama(Engine);
 
 impl Ollama {

@@ -25,9 +25,9 @@ use crate::error::Result;
 /// # }
 /// ```
 ///
-/// Requests for structured data use `response_format`, in strict mode if the schema allows it. Audio is supported as
-/// WAV and MP3. The newest models of OpenAI call tools only over the Responses API: use [`OpenAiResponses`] for these
-/// models.
+/// Requests for structured data use `response_format`, in strict mode if the schema allows it. `OpenAi` supports audio
+/// as WAV and MP3. The newest models of OpenAI call tools only over the Responses API: use [`OpenAiResponses`] for
+/// these models.
 pub struct OpenAi(Engine);
 
 impl OpenAi {
@@ -68,9 +68,9 @@ super::model!(OpenAi);
 /// # }
 /// ```
 ///
-/// Requests for structured data use `text.format`. This API supports neither stop sequences nor audio. A request with
-/// stop sequences or audio returns an error. Requests set `store` to `false`, so that OpenAI does not store the
-/// replies.
+/// Requests for structured data use `text.format`. The Responses API supports neither stop sequences nor audio. A
+/// request with stop sequences or audio fails with an error. Requests set `store` to `false`, so that OpenAI does not
+/// store the replies.
 pub struct OpenAiResponses(Engine);
 
 impl OpenAiResponses {
@@ -111,8 +111,8 @@ super::model!(OpenAiResponses);
 /// # }
 /// ```
 ///
-/// The base URL is required: the URL of the API without `/chat/completions`. The API key is optional. Requests for
-/// structured data use `response_format`. If a server does not support `response_format`, set another
+/// The configuration must have a base URL: the URL of the API without `/chat/completions`. The API key is optional.
+/// Requests for structured data use `response_format`. If a server does not support `response_format`, choose another
 /// [`StructuredOutput`](super::StructuredOutput).
 pub struct OpenAiCompatible(Engine);
 
@@ -143,7 +143,7 @@ impl OpenAiCompatible {
 
 super::model!(OpenAiCompatible);
 
-/// The audio types of OpenAI's chat completions.
+/// The audio types that OpenAI's Chat Completions API accepts.
 const HEARD: &[AudioMediaType] = &[AudioMediaType::WAV, AudioMediaType::MP3];
 
 fn provider(dialect: &Dialect, config: &ProviderConfig) -> OpenAIConfig {

@@ -24,11 +24,12 @@ pub(super) enum Api {
     Anthropic,
     Gemini,
     Ollama,
-    /// Another API. This crate sends all requests to it through rig, without special handling.
+    /// An API for which `Api` has no separate variant. This crate sends all requests to an `Other` API through rig,
+    /// without special handling.
     Other,
 }
 
-/// The facts about a model.
+/// The facts about a model that determine how this crate sends requests to the model.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts {
     pub(super) media: Media,
@@ -44,9 +45,10 @@ pub(super) struct Facts {
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) request: CompletionRequest,
-    /// Whether the model writes the calls or the data as text. If so, they are parsed from the text of the reply.
+    /// Whether the model writes tool calls or structured data as text. If the field is true, this crate parses the
+    /// calls or the data from the text of the reply.
     pub(super) spoken: bool,
-    /// Notes about parts of the request that are not sent.
+    /// Notes about parts of the request that are not sent to the provider.
     pub(super) notes: Vec<String>,
 }
 
@@ -114,7 +116,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Returns the body fields for structured output, or `None` if the API cannot express `schema`.
+    /// Returns the fields of the request body that request structured output, or `None` if the API cannot express
+    /// `schema`.
     fn native(&self, schema: &Map<String, Value>) -> Option<Value> {
         let strict = || match schema::openai::strict(schema) {
             Some(schema) => json!({"name": "reply", "strict": true, "schema": schema}),
@@ -143,7 +146,7 @@ impl Planner<'_> {
         })
     }
 
-    /// Returns the body fields that force a model without tool support to write a tool call.
+    /// Returns the fields of the request body that force a model without tool support to write a tool call.
     fn held(&self, request: &Request) -> Value {
         if self.api != Api::OpenAiCompatible || self.facts.structured_output != StructuredOutput::Native {
             return json!({});
@@ -155,7 +158,7 @@ impl Planner<'_> {
         json!({"response_format": {"type": "json_schema", "json_schema": format}})
     }
 
-    /// Returns the body fields for JSON without a schema.
+    /// Returns the fields of the request body that request JSON output without a schema.
     fn json_mode(&self) -> Value {
         match self.api {
             Api::OpenAiChat | Api::OpenAiCompatible => json!({"response_format": {"type": "json_object"}}),
@@ -174,7 +177,7 @@ impl Planner<'_> {
             return self.tools(&request);
         }
         let choice = match self.api {
-            // These APIs support only `required`, which is enough for a single tool.
+            // The APIs in this arm support only `required`, which is enough for a single tool.
             Api::OpenAiCompatible | Api::Gemini | Api::Other => RigChoice::Required,
             _ => RigChoice::Specific { function_names: vec![convert::tool_name(SCHEMA_TOOL, self.model)?] },
         };
@@ -264,7 +267,8 @@ impl Planner<'_> {
         bounds.into_iter().flatten().fold(request.max_tokens, u32::min)
     }
 
-    /// Returns the temperature. If the model rejects a temperature, as the newest models do, adds a note instead.
+    /// Returns the temperature of `request`. If the model rejects a temperature, as the newest models do, this method
+    /// adds a note and returns `None`.
     fn temperature(&mut self, request: &Request) -> Option<f64> {
         let temperature = request.temperature?;
         let why = match self.facts.sampling {
@@ -276,7 +280,7 @@ impl Planner<'_> {
         None
     }
 
-    /// Adds the keys of the request's `metadata` that the operator allows.
+    /// Adds the `metadata` of the request to `body`, but only the keys that the operator allows.
     fn metadata(&mut self, request: &Request, body: &mut Value) {
         for (key, value) in &request.metadata {
             if self.config.metadata_keys.contains(key) && body.get(key).is_none() {
@@ -292,7 +296,7 @@ impl Planner<'_> {
     }
 }
 
-/// Removes the tools of `request`, and converts earlier calls and results to text.
+/// Removes the tools of `request`, and converts earlier tool calls and tool results to text.
 fn told(request: &Request) -> Request {
     let mut bare = request.clone();
     bare.tools.clear();

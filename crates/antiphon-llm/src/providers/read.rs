@@ -27,7 +27,7 @@ pub(super) fn reply(response: &CompletionResponse, model: &str) -> Reply {
         match part {
             AssistantContent::Text(text) if !text.text.is_empty() => content.push(Block::text(&text.text)),
             AssistantContent::ToolCall(call) => {
-                // Incomplete arguments of a call are not repaired. They become a text block.
+                // Incomplete arguments of a tool call are not repaired, but become a text block.
                 if let Some(written) = &call.function.invalid_arguments {
                     cut = true;
                     content.push(Block::text(written));
@@ -64,7 +64,7 @@ pub(super) fn reply(response: &CompletionResponse, model: &str) -> Reply {
     }
 }
 
-/// Adds notes about parts of the request that were not sent.
+/// Adds notes to `reply` about parts of the request that were not sent to the provider.
 pub(super) fn with_notes(mut reply: Reply, notes: Vec<String>) -> Reply {
     if !notes.is_empty() {
         reply.meta.insert(NOTES_META.into(), notes.into());
@@ -81,7 +81,7 @@ fn tool_use(call: &ToolCall, ids: &mut HashSet<String>) -> Block {
     Block::tool_use(id, call.function.name.as_str(), call.function.arguments_value())
 }
 
-/// Returns an ID for a call without an ID from the provider.
+/// Returns a new ID for a tool call that has no ID from the provider.
 pub(super) fn fresh_id() -> String {
     format!("call_{:016x}", random_bits())
 }
@@ -113,8 +113,7 @@ fn refusal(response: &CompletionResponse) -> Option<String> {
     }
 }
 
-/// Returns whether a stop sequence ended the reply. Anthropic and vLLM report the stop sequence. The other APIs do
-/// not.
+/// Returns whether a stop sequence ended the reply. Only Anthropic and vLLM report the stop sequence.
 fn at_stop_sequence(raw: &Value) -> bool {
     raw["stop_reason"] == "stop_sequence"
         || raw.pointer("/choices/0/stop_reason").is_some_and(Value::is_string)

@@ -11,10 +11,10 @@ use tokio::time::Instant;
 use super::{config::ProviderConfig, failure::Failure};
 use crate::error::{Error, Result};
 
-/// Ten years: longer than any useful timeout, and short enough for arithmetic.
+/// A timeout of ten years, which is longer than any useful timeout, and short enough for arithmetic.
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
-/// Calls `attempt` until it succeeds, within the timeout and the retries of `config`.
+/// Calls `attempt` until `attempt` succeeds, within the timeout and the number of retries in `config`.
 pub(super) async fn with_retries<T, F>(config: &ProviderConfig, mut attempt: impl FnMut() -> F) -> Result<T>
 where
     F: Future<Output = Result<T, Failure>>,
@@ -43,8 +43,8 @@ where
     }
 }
 
-/// Returns the time to wait after `tries` retries. `asked` is the time that the provider asks to wait. Returns `None`
-/// if this time is too long.
+/// Returns the time to wait after `tries` retries. `asked` is the time that the provider asks the client to wait.
+/// Returns `None` if the time `asked` is too long.
 fn wait(config: &ProviderConfig, tries: u32, asked: Option<Duration>, random: f64) -> Option<Duration> {
     let longest = config.max_backoff.min(FOREVER);
     match asked {
@@ -58,7 +58,7 @@ fn wait(config: &ProviderConfig, tries: u32, asked: Option<Duration>, random: f6
     }
 }
 
-/// Returns a random number from 0 to 1. The random keys of a new hasher are sufficient for this.
+/// Returns a random number from 0 to 1. The random keys of a new hasher are random enough for the delay of a retry.
 #[expect(clippy::cast_precision_loss, reason = "53 bits are plenty for a wait")]
 fn random() -> f64 {
     (random_bits() >> 11) as f64 / (1_u64 << 53) as f64

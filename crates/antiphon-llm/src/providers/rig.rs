@@ -2,7 +2,7 @@ use rig_core::{DynModel, operation::Completion};
 
 use super::{config::ProviderConfig, engine::Engine};
 
-/// A model of the crate `rig-core`, which supports further providers.
+/// A model of the crate `rig-core`, which supports providers that this crate does not support.
 ///
 /// ```no_run
 /// use antiphon_llm::providers::{Rig, rig_core::providers::groq};
@@ -20,8 +20,8 @@ impl Rig {
         Self(Engine::of(model.into()))
     }
 
-    /// Sets the timeout, retries and limits from `config`. The API key, the address and the models of `config` are not
-    /// used.
+    /// Sets the timeout, retries and limits from `config`. `Rig` does not use the API key, the address and the models
+    /// of `config`.
     #[must_use]
     pub fn with_config(self, config: ProviderConfig) -> Self {
         Self(self.0.configure(config))

@@ -871,11 +871,11 @@ fn an_entry_the_code_does_not_wait_for_is_drift() {
     let story = story
         .deploy(|ctx: Ctx| async move { join(ctx.step("price", 7), ctx.ask("seat", "Which seat?")).await.1 });
     story.drifts(
-        "the code does not wait for journal entry 0 (`quote`, step quote); it waits for `price`, `seat`",
+        "journal entry 0 is `quote` (step quote), but on replay the code waits for `price`, `seat`",
         ELSEWHERE,
     );
     story.did([("run:quote", 1)]).deploy(|_: Ctx| std::future::pending()).drifts(
-        "the code does not wait for journal entry 0 (`quote`, step quote); it waits for nothing",
+        "journal entry 0 is `quote` (step quote), but on replay the code waits for nothing",
         ELSEWHERE,
     );
 }

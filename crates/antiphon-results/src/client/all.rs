@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{page::Sort, rows::Row};
 
-/// The default maximum of rows in memory.
+/// The default maximum number of rows that `fetch_all` keeps in memory.
 const MAX_ROWS: u64 = 100_000;
 
 type Progress<'a> = Box<dyn FnMut(u64, u64) + Send + 'a>;
@@ -24,7 +24,7 @@ pub struct FetchAllOptions<'a> {
 }
 
 impl<'a> FetchAllOptions<'a> {
-    /// Creates options with the defaults.
+    /// Creates options with the default values.
     pub fn new() -> Self {
         Self { batch_size: 500, on_progress: None, max_rows: MAX_ROWS, sort: None }
     }
@@ -42,8 +42,8 @@ impl<'a> FetchAllOptions<'a> {
         self
     }
 
-    /// Sets the maximum number of rows. If the result set has more rows, the call returns an error. Stream a larger
-    /// result set instead. Default: 100 000.
+    /// Sets the maximum number of rows. If the result set has more rows than this maximum, the call returns an error.
+    /// To read a larger result set, use [`fetch_stream`](ParsedDualResponse::fetch_stream). Default: 100 000.
     pub fn with_max_rows(mut self, rows: u64) -> Self {
         self.max_rows = rows;
         self
@@ -80,7 +80,7 @@ impl ParsedDualResponse {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`fetch`](Self::fetch). Also returns an error if the set has more rows than
+    /// Returns the errors of [`fetch`](Self::fetch). Also returns an error if the result set has more rows than
     /// [`FetchAllOptions::with_max_rows`] allows, or if the server's pages have gaps or overlaps.
     pub async fn fetch_all(&self, options: FetchAllOptions<'_>) -> Result<Vec<Row>> {
         self.fetch_all_as(options).await

@@ -24,8 +24,8 @@ pub(super) struct Content {
 }
 
 impl Content {
-    /// Parses the structured content of a tool result. If this fails, parses a text that contains the same JSON. The
-    /// error names the missing part.
+    /// Parses the structured content of a tool result. If the structured content cannot be parsed, parses a text block
+    /// with the same JSON. The error names the part of the dual response that is missing.
     pub(super) fn of_result(result: &Value) -> Result<Self, String> {
         let result = result.as_object().ok_or("the tool result is not a JSON object")?;
         if result.get("isError") == Some(&Value::Bool(true)) {
@@ -47,7 +47,7 @@ impl Content {
         }
     }
 
-    /// Parses structured content.
+    /// Parses the structured content of a tool result.
     pub(super) fn of_structured(structured: &Value) -> Result<Self, String> {
         let object = structured.as_object().ok_or("`structuredContent` is not an object")?;
         let results = object.get("results").and_then(Value::as_array).ok_or("`results` is not an array")?;
@@ -76,7 +76,7 @@ impl Content {
         })
     }
 
-    /// Creates the content of a set for which only the URL is known.
+    /// Creates the content of a result set for which only the URL is known.
     pub(super) fn at(url: &str) -> Self {
         Self {
             sample: Vec::new(),
@@ -91,14 +91,15 @@ impl Content {
         }
     }
 
-    /// Returns the ID of the set. In a URI, the ID is the part after `://`. In a URL, the ID is the last part of the path.
+    /// Returns the ID of the result set. In a URI, the ID is the part after `://`. In a URL, the ID is the last part
+    /// of the path.
     pub(super) fn id(&self) -> Option<&str> {
         let uri = self.uri.as_deref().and_then(|uri| uri.split_once("://")).map(|(_, id)| id);
         uri.or_else(|| self.url.as_deref()?.split(['?', '#']).next()?.rsplit('/').next())
     }
 }
 
-/// The content of a derived set.
+/// Converts the response to an SQL query into the content of the new result set.
 impl From<&DerivedBody> for Content {
     fn from(derived: &DerivedBody) -> Self {
         Self {
@@ -119,8 +120,8 @@ fn member<'a>(object: &'a Map<String, Value>, names: &[&str]) -> Option<&'a Valu
     names.iter().find_map(|name| object.get(*name)).filter(|value| !value.is_null())
 }
 
-/// Parses an optional time. Returns an error if the time cannot be parsed. Without this error, the set would seem to
-/// never expire.
+/// Parses an optional time in the metadata of a dual response. Returns an error if the time cannot be parsed. If an
+/// invalid time were ignored, the result set would seem to never expire.
 fn moment(metadata: &Map<String, Value>, names: &[&str]) -> Result<Option<DateTime<Utc>>, String> {
     let Some(value) = member(metadata, names) else { return Ok(None) };
     let text = value.as_str().and_then(|text| DateTime::parse_from_rfc3339(text).ok());
@@ -128,7 +129,8 @@ fn moment(metadata: &Map<String, Value>, names: &[&str]) -> Result<Option<DateTi
     Ok(Some(moment.to_utc()))
 }
 
-/// Parses columns. Some servers send only the names of columns. A column without a type can contain any values.
+/// Parses the columns of a dual response. Some servers send only the names of columns. For a column without a type,
+/// the client assumes that the values can have any type.
 fn columns(columns: Option<&Value>) -> Result<Vec<ColumnDefinition>, String> {
     let read = |column: &Value| match column {
         Value::String(name) => Some(ColumnDefinition::new(name, ColumnType::Json)),

@@ -15,10 +15,10 @@ pub enum DualResponseClientError {
     /// An HTTP request failed, or its response is invalid.
     #[error(transparent)]
     Fetch(FetchError),
-    /// No data arrived within the time limit.
+    /// The server sent no data within the time limit.
     #[error("the server sent no data within {limit:?}")]
     Timeout {
-        /// Time limit.
+        /// Time limit that was exceeded.
         limit: Duration,
     },
     /// The result set does not exist.
@@ -28,28 +28,28 @@ pub enum DualResponseClientError {
     #[error("the result set has expired")]
     Expired(#[source] FetchError),
     /// The rows are not ready: they are still being saved, or a sorted or filtered view is still being built. The
-    /// client has already retried for its maximum wait.
+    /// client has already retried until its maximum wait ended.
     #[error("the result set is not ready yet; retry later")]
     NotReady(#[source] FetchError),
-    /// The options of the client do not allow requests to this URL. The `String` contains the reason, and names the
+    /// The options of the client do not allow the requested URL. The `String` contains the reason, and names the
     /// option to set.
     #[error("{0}")]
     UrlRefused(String),
-    /// The server redirects an export to an origin that is not allowed.
+    /// The server redirected an export to an origin that the options of the client do not allow.
     #[error("{reason}")]
     RedirectRefused {
         /// Origin of the redirect target, as `https://host:port`.
         origin: String,
-        /// Reason for the rejection, and the option that would allow the origin.
+        /// Reason why the client rejected the redirect, and the option that would allow the origin.
         reason: String,
     },
     /// The file on the server has changed since the download started. Download the file again.
     #[error("the file on the server has changed since the download began; download it again")]
     Changed,
-    /// The data exceeds a limit. The `String` contains the limit.
+    /// The data from the server exceeds a limit of the client. The `String` contains the limit.
     #[error("{0}")]
     TooLarge(String),
-    /// The options are invalid. The `String` describes how to fix the options.
+    /// The options of the client are invalid. The `String` describes how to fix the options.
     #[error("{0}")]
     Config(String),
 }
@@ -70,7 +70,7 @@ impl DualResponseClientError {
         }
     }
 
-    /// Returns the failed HTTP request, if one caused the error.
+    /// Returns the details of the failed HTTP request, or `None` if no HTTP request caused the error.
     pub fn fetch_error(&self) -> Option<&FetchError> {
         match self {
             Self::Fetch(error) | Self::NotFound(error) | Self::Expired(error) | Self::NotReady(error) => {
@@ -100,7 +100,7 @@ impl DualResponseClientError {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct FetchError {
-    /// HTTP status of the response. `None` if no response arrived.
+    /// HTTP status of the response. The value is `None` if no response arrived.
     pub status: Option<u16>,
     /// Message for users. Text from the server is shortened to a few hundred characters, and its control characters
     /// are removed.
@@ -113,7 +113,7 @@ pub struct FetchError {
 }
 
 impl FetchError {
-    /// Creates an error with only this message.
+    /// Creates an error that contains only this message.
     pub fn new(message: impl Into<String>) -> Self {
         Self { status: None, message: message.into(), code: None, retry_after: None, source: None }
     }
@@ -134,11 +134,11 @@ impl std::error::Error for FetchError {
     }
 }
 
-/// Maximum length of text from the server, in characters.
+/// Maximum number of characters that the client keeps of a text from the server.
 const MAX_WORDS: usize = 300;
 
-/// Returns text from the server in a form that is safe to show: one line, shortened, without characters that move or
-/// hide other text.
+/// Returns text from the server in a form that is safe to show. The text is one line, is shortened, and has no
+/// characters that move or hide other text.
 pub(super) fn words(text: &str) -> String {
     let turns = |char: char| matches!(char, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');
     let mut chars = text.chars().filter(|char| !char.is_control() && !turns(*char));

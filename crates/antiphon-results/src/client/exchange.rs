@@ -1,4 +1,4 @@
-//! One HTTP request and its response, with all limits.
+//! Sends an HTTP request and reads the response, within the limits of the client.
 
 use std::{error::Error, future::Future, io, time::Duration};
 
@@ -20,10 +20,10 @@ use crate::error::BoxError;
 /// Maximum number of bytes that are read from an error response.
 const MAX_ERROR: usize = 16 << 10;
 
-/// The wait before a retry, if the server does not specify a wait.
+/// Time that the client waits before a retry if the server does not specify a time.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Maximum wait before a retry.
+/// Maximum time that the client waits before a retry.
 const LATE: Duration = Duration::from_secs(10);
 
 pub(super) const JSON: &str = "application/json";
@@ -35,7 +35,7 @@ impl Inner {
         self.ask_at(self.target()?, method, body).await
     }
 
-    /// Sends a request to an admitted URL, and reads the whole response within the timeout.
+    /// Sends a request to a URL that the options of the client allow, and reads the whole response within the timeout.
     pub(super) async fn ask_at(&self, target: &Target, method: Method, body: Bytes) -> Result<Bytes> {
         let mut patience = self.patience();
         loop {
@@ -50,7 +50,7 @@ impl Inner {
         }
     }
 
-    /// Returns a budget for waits for data that is not ready. The time of the budget starts now.
+    /// Returns the time that the client still waits for rows that are not ready. The waiting time starts now.
     pub(super) fn patience(&self) -> Patience {
         Patience {
             end: Instant::now() + self.setup.patience,
@@ -79,7 +79,8 @@ impl Inner {
         self.send_to(self.target()?, method, accept, body).await
     }
 
-    /// Sends a request to an admitted URL, and returns when the headers of a successful response arrive.
+    /// Sends a request to a URL that the options of the client allow, and returns when the headers of a successful
+    /// response arrive.
     pub(super) async fn send_to(
         &self,
         target: &Target,
@@ -98,7 +99,7 @@ impl Inner {
         uncompressed(self.accepted(target, answer).await?)
     }
 
-    /// Sends a request, and returns the response, successful or not.
+    /// Sends a request, and returns the response even if its status is an error.
     pub(super) async fn exchange(&self, request: FetchRequest) -> Result<FetchResponse> {
         let answer = self.setup.fetch.fetch(request).await;
         answer.map_err(|error| failed("the request failed", error))
@@ -159,7 +160,7 @@ impl Inner {
     }
 }
 
-/// The remaining time to wait for data that is not ready.
+/// The remaining time that the client waits for rows that are not ready.
 pub(super) struct Patience {
     end: Instant,
     observer: Option<WaitObserver>,
@@ -168,7 +169,8 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    /// Waits if `error` means that the data is not ready and time is left. Returns every other error.
+    /// Waits if `error` means that the data is not ready, and if waiting time is left. If the client cannot wait,
+    /// returns `error`.
     pub(super) async fn bear(&mut self, error: DualResponseClientError) -> Result<()> {
         let DualResponseClientError::NotReady(said) = &error else { return Err(error) };
         let wait = said.retry_after.unwrap_or(RETRY_AFTER).clamp(RETRY_AFTER / 10, LATE);
@@ -192,7 +194,7 @@ impl Drop for Patience {
     }
 }
 
-/// Rejects a compressed response. The client does not request compression.
+/// Rejects a compressed response, because the client does not request compression.
 pub(super) fn uncompressed(answer: FetchResponse) -> Result<FetchResponse> {
     let coding = answer.headers.get(header::CONTENT_ENCODING);
     if coding.is_some_and(|coding| coding != "identity") {
@@ -202,12 +204,12 @@ pub(super) fn uncompressed(answer: FetchResponse) -> Result<FetchResponse> {
     Ok(answer)
 }
 
-/// The error body of a response. All members are optional.
+/// The JSON body of an error response, in which all members are optional.
 #[derive(Default, Deserialize)]
 struct Said {
     message: Option<String>,
     code: Option<String>,
-    /// Rule that a rejected query violates.
+    /// Name of the rule that a rejected SQL query violates.
     rule: Option<String>,
 }
 
@@ -255,7 +257,7 @@ pub(super) fn complete(status: StatusCode, announced: Option<u64>, came: u64) ->
     }
 }
 
-/// Converts an error of [`Fetch`](super::Fetch).
+/// Converts an error of a [`Fetch`](super::Fetch) implementation to a [`DualResponseClientError`].
 pub(super) fn failed(message: &str, error: BoxError) -> DualResponseClientError {
     let mut source: Option<&(dyn Error + 'static)> = Some(&*error);
     while let Some(cause) = source {
@@ -271,8 +273,8 @@ pub(super) fn failed(message: &str, error: BoxError) -> DualResponseClientError 
     DualResponseClientError::broken(message, error)
 }
 
-/// Returns the cursor of the next page from `Link: <…?cursor=…>; rel="next"`. The client uses only the cursor, and
-/// does not follow the URL.
+/// Returns the cursor of the next page from `Link: <…?cursor=…>; rel="next"`. The client uses only the cursor from the
+/// `Link` header, and does not follow the URL.
 pub(super) fn cursor(answer: &FetchResponse) -> Option<String> {
     let links = answer.headers.get_all(header::LINK).iter().filter_map(|value| value.to_str().ok());
     let next = links.flat_map(|links| links.split(',')).find(|link| link.contains("rel=\"next\""))?;

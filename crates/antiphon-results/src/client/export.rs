@@ -22,7 +22,7 @@ use crate::{
     snapshot::{ExportFormat, Filter},
 };
 
-/// Maximum number of consecutive connection failures without new data.
+/// Maximum number of consecutive connection failures if no new bytes arrive between the failures.
 const TRIES: u32 = 6;
 
 /// Maximum pause that a server can request before a retry.
@@ -36,13 +36,13 @@ pub struct ExportOptions {
     filter: Vec<Filter>,
     columns: Vec<String>,
     csv_safe: bool,
-    /// The number of bytes that the caller already has, and the tag of the earlier download.
+    /// Number of bytes that the caller already has from an earlier download, and the tag of that download.
     resume: Option<(u64, String)>,
     restart: bool,
 }
 
 impl ExportOptions {
-    /// Creates options for an export of the whole set.
+    /// Creates options for an export of the whole result set.
     pub fn new() -> Self {
         Self {
             sort: Vec::new(),
@@ -60,7 +60,7 @@ impl ExportOptions {
         self
     }
 
-    /// Sets the filters. Each exported row matches all filters. Default: none.
+    /// Sets the filters of the exported rows. Each exported row matches all filters. Default: none.
     pub fn with_filter(mut self, filter: impl IntoIterator<Item = Filter>) -> Self {
         self.filter = filter.into_iter().collect();
         self
@@ -78,15 +78,15 @@ impl ExportOptions {
         self
     }
 
-    /// Resumes an earlier download after its first `bytes` bytes. `tag` is the [`tag`](Download::tag) of that
+    /// Resumes an earlier download after its first `bytes` bytes. `tag` is the [`tag`](Download::tag) of the earlier
     /// download.
     pub fn resuming(mut self, bytes: u64, tag: impl Into<String>) -> Self {
         self.resume = Some((bytes, tag.into()));
         self
     }
 
-    /// If the file on the server has changed, starts a resumed download again at the first byte. In this case,
-    /// [`Download::start`] returns 0. Default: the export returns an error if the file has changed.
+    /// If the file on the server has changed, starts a resumed download again at the first byte. If the download
+    /// starts again, [`Download::start`] returns 0. Default: the export returns an error if the file has changed.
     pub fn or_restart(mut self) -> Self {
         self.restart = true;
         self
@@ -99,8 +99,8 @@ impl Default for ExportOptions {
     }
 }
 
-/// The bytes of an exported file, as a stream. The stream ends after an error. If the stream ends without an error,
-/// the file is complete.
+/// The bytes of an exported file, as a stream. The stream of bytes ends after an error. If the stream ends without an
+/// error, the file is complete.
 ///
 /// If the connection breaks, the client connects again and continues at the same position.
 #[must_use = "a download does nothing unless it is polled"]
@@ -113,12 +113,12 @@ pub struct Download {
 }
 
 impl Download {
-    /// Returns the size of the whole file in bytes, if the server reports it.
+    /// Returns the size of the whole file in bytes, if the server reports the size.
     pub fn total(&self) -> Option<u64> {
         self.total
     }
 
-    /// Returns the position in the file at which this stream starts, in bytes.
+    /// Returns the position in the file at which the download starts, in bytes.
     pub fn start(&self) -> u64 {
         self.start
     }
@@ -128,8 +128,8 @@ impl Download {
         self.tag.as_deref()
     }
 
-    /// Returns `row_limit` or `byte_limit` if the last rows of the result set were omitted because of this limit.
-    /// Returns `None` if all rows are included.
+    /// Returns the limit that caused the server to omit the last rows: `row_limit` or `byte_limit`. Returns `None` if
+    /// the file contains all rows.
     pub fn truncated(&self) -> Option<&str> {
         self.truncated.as_deref()
     }
@@ -154,9 +154,9 @@ impl Stream for Download {
 }
 
 impl ParsedDualResponse {
-    /// Downloads the whole set as a file in this format. The call returns when the server's first response arrives.
-    /// If the server redirects to an object store with an allowed origin, the client follows the redirect without
-    /// credentials.
+    /// Downloads the whole result set as a file in this format. The call returns when the first response of the server
+    /// arrives. If the server redirects to an object store with an allowed origin, the client follows the redirect
+    /// without credentials.
     ///
     /// # Errors
     ///
@@ -228,13 +228,13 @@ fn write_query(target: &mut Target, format: ExportFormat, options: &ExportOption
 struct Flow {
     inner: Arc<Inner>,
     target: Target,
-    /// Number of bytes that the caller has, including bytes from before a resume.
+    /// Number of bytes that the caller has received, including the bytes of an earlier download.
     at: u64,
     tag: Option<String>,
     total: Option<u64>,
     body: Option<(FetchBody, bool)>,
-    /// Number of bytes at the start of the body that the caller already has. It is greater than 0 only if the server
-    /// sends the whole file again.
+    /// Number of bytes to skip at the start of the body, because the caller already has these bytes. `skip` is greater
+    /// than 0 only if the server sends the whole file again.
     skip: u64,
     /// Number of consecutive connection failures.
     broken: u32,
@@ -288,10 +288,10 @@ impl Flow {
         }
     }
 
-    /// Waits before the next attempt. Returns the error if no further attempt is allowed.
+    /// Waits before the next attempt to download. Returns `error` if no further attempt is allowed.
     async fn pause(&mut self, error: DualResponseClientError) -> Result<()> {
         self.broken += 1;
-        // Without a validator, it is unknown whether the next bytes continue the previous bytes.
+        // Without a validator, the client cannot check that the next bytes belong to the same version of the file.
         if self.broken >= TRIES || (self.tag.is_none() && self.at > 0) {
             return Err(error);
         }
@@ -301,7 +301,8 @@ impl Flow {
         Ok(())
     }
 
-    /// Requests the remaining bytes. Returns the reason if rows are missing at the end.
+    /// Requests the remaining bytes of the file. If the file omits the last rows of the result set, returns the
+    /// reason.
     async fn connect(&mut self) -> Result<Option<String>> {
         let inner = Arc::clone(&self.inner);
         let range = self.range()?;
@@ -342,8 +343,8 @@ impl Flow {
             StatusCode::RANGE_NOT_SATISFIABLE => {
                 let total: Option<u64> =
                     text("content-range").and_then(|range| range.strip_prefix("bytes */")?.parse().ok());
-                // If the validator is the same, the download is complete, even if the server does not report the total
-                // length.
+                // If the validator has not changed, the download is complete, even if the server does not report the
+                // total length.
                 if total.map_or(tag.is_none(), |total| total != self.at) {
                     return Err(DualResponseClientError::Changed);
                 }
@@ -376,7 +377,7 @@ impl Flow {
 }
 
 impl Inner {
-    /// Requests bytes. If the signed URL of the storage expired meanwhile, requests a new URL once.
+    /// Requests bytes of the file. If the signed URL of the object store has expired, requests a new signed URL once.
     async fn begin(&self, target: &Target, range: HeaderMap) -> Result<FetchResponse> {
         let (mut answer, redirected) = self.follow(target, range.clone()).await?;
         if redirected && answer.status == StatusCode::FORBIDDEN {
@@ -391,7 +392,8 @@ impl Inner {
         uncompressed(self.accepted(target, answer).await?)
     }
 
-    /// Sends the request, and follows one redirect to an allowed origin. Returns whether a redirect was followed.
+    /// Sends a request for bytes, and follows at most one redirect to an allowed origin. Returns the response, and
+    /// whether the client followed a redirect.
     async fn follow(&self, target: &Target, range: HeaderMap) -> Result<(FetchResponse, bool)> {
         let mut request = FetchRequest::new(Method::GET, target.url.clone(), target.reach);
         request.headers = self.setup.headers(&target.url);
@@ -417,14 +419,16 @@ impl Inner {
     }
 }
 
-/// Returns the start of a part, and the size of the whole: `bytes 5-9/10`.
+/// Parses a `Content-Range` header such as `bytes 5-9/10`. Returns the position of the first byte, and the size of the
+/// whole file.
 fn content_range(text: &str) -> Option<(u64, Option<u64>)> {
     let (range, total) = text.strip_prefix("bytes ")?.split_once('/')?;
     let (start, _) = range.split_once('-')?;
     Some((start.parse().ok()?, total.parse().ok()))
 }
 
-/// Returns whether a retry can succeed. This is the case if no response arrived, or if its status is temporary.
+/// Returns whether a retry can succeed: `true` if no response arrived, or if the status of the response is a temporary
+/// error.
 fn passes(error: &DualResponseClientError) -> bool {
     match error {
         DualResponseClientError::Timeout { .. } => true,

@@ -15,17 +15,17 @@ use crate::error::BoxError;
 ///
 /// # Contract
 ///
-/// - The client sends a request only to [`FetchRequest::url`]. It returns a redirect as a response, and does not
-///   follow it.
-/// - The client sends a request once, and only with the headers of the request. It does not add cookies.
+/// - The client sends a request only to [`FetchRequest::url`]. The client returns a redirect as a response, and does
+///   not follow the redirect.
+/// - The client sends a request once, and only with the headers of the request. The client does not add cookies.
 /// - The client resolves the host name once, and checks each address with [`AddressScope::check`] of
 ///   [`FetchRequest::reach`] before it connects. The caller has already checked the URL as far as possible without
 ///   resolving names.
 /// - If the body of a response is interrupted, the stream ends with an error.
 /// - The client does not decompress bodies, and does not read more of a body than the caller consumes.
 ///
-/// If an error has an [`AddressRefused`](super::AddressRefused) among its sources, the client reports `URL_REFUSED`,
-/// otherwise `FETCH_ERROR`.
+/// If an error has an [`AddressRefused`](super::AddressRefused) among its sources, the `DualResponseClient` returns the
+/// error code `URL_REFUSED`. For all other errors, the `DualResponseClient` returns `FETCH_ERROR`.
 #[async_trait]
 pub trait Fetch: fmt::Debug + Send + Sync + 'static {
     /// Sends a request, and returns when the headers of the response arrive.
@@ -42,7 +42,7 @@ pub struct FetchRequest {
     pub url: Url,
     /// Headers of the request.
     pub headers: HeaderMap,
-    /// Body of the request. The body is empty if the request has none.
+    /// Body of the request. For a request without a body, the value is empty.
     pub body: Bytes,
     /// IP addresses to which the client is allowed to connect.
     pub reach: AddressScope,
@@ -55,7 +55,7 @@ impl FetchRequest {
     }
 }
 
-/// Omits header values and the query of the URL, because they can contain credentials.
+/// The debug output omits header values and the query string of the URL, because they can contain credentials.
 impl fmt::Debug for FetchRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FetchRequest")
@@ -80,8 +80,9 @@ pub struct FetchResponse {
     pub headers: HeaderMap,
     /// Body of the response, as a stream.
     pub body: FetchBody,
-    /// Whether the protocol shows that the body is complete. `false` for HTTP/1.1 without a length and without
-    /// chunks, because a lost connection then looks like the end of the body. Default: `true`.
+    /// Whether the HTTP protocol shows that the body is complete. For an HTTP/1.1 response without a length and without
+    /// chunks, the value is `false`. For this kind of response, a lost connection looks like the end of the body.
+    /// Default: `true`.
     pub framed: bool,
 }
 

@@ -17,16 +17,16 @@ use super::{
 };
 use crate::error::BoxError;
 
-/// Timeout of a connection attempt, within the timeout of its request.
+/// Timeout of a connection attempt. The connection attempt also counts toward the timeout of the request.
 pub(super) const CONNECT: Duration = Duration::from_secs(10);
 
 /// The default HTTP client, built on `reqwest` and rustls.
 ///
-/// `HttpFetch` follows the contract of [`Fetch`]. It does not follow redirects, store cookies, decompress bodies, or
-/// use proxies from the environment. For each connection, `HttpFetch` resolves the host name once, checks all
-/// addresses, and connects only to these addresses.
+/// `HttpFetch` follows the contract of [`Fetch`]. An `HttpFetch` does not follow redirects, store cookies, decompress
+/// bodies, or use proxies from the environment. For each connection, `HttpFetch` resolves the host name once, checks
+/// all addresses, and connects only to these addresses.
 ///
-/// Clones share connections.
+/// Clones of an `HttpFetch` share connections.
 #[derive(Clone)]
 pub struct HttpFetch {
     resolver: Arc<dyn Resolve>,
@@ -34,8 +34,8 @@ pub struct HttpFetch {
     clients: Arc<Mutex<HashMap<Line, Client>>>,
 }
 
-/// The address scope of a request, and whether it uses `https`. Requests with equal values share connections. A
-/// connection that was opened with a wide scope must not be used for a request with a narrow scope.
+/// The address scope of a request, and whether the request uses `https`. Requests with an equal `Line` share
+/// connections. A connection that was opened with a wide scope must not be used for a request with a narrow scope.
 type Line = (AddressScope, bool);
 
 impl HttpFetch {
@@ -44,8 +44,8 @@ impl HttpFetch {
         Self { resolver: Arc::new(SystemResolver), roots: Vec::new(), clients: Arc::default() }
     }
 
-    /// Sets the resolver for host names. The client also checks the addresses that the resolver returns. Default: the
-    /// system's resolver.
+    /// Sets the resolver for host names. The HTTP client also checks the addresses that the resolver returns. Default:
+    /// the system's resolver.
     #[must_use]
     pub fn with_resolver(mut self, resolver: impl Resolve) -> Self {
         self.resolver = Arc::new(resolver);
@@ -64,8 +64,8 @@ impl HttpFetch {
         Ok(self)
     }
 
-    /// Returns the client for requests with these properties. The first request creates the client, because reading
-    /// the system's certificates takes time, and plain HTTP needs no certificates.
+    /// Returns the `reqwest` client for requests with the properties `line`. The first request creates this `reqwest`
+    /// client, because reading the system's certificates takes time, and plain HTTP needs no certificates.
     fn client(&self, line: Line) -> Result<Client, BoxError> {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(client) = clients.get(&line) {

@@ -17,14 +17,14 @@ use crate::{error::BoxError, rows::Rows};
 /// Maximum length of a line in bytes.
 const MAX_LINE: usize = 16 << 20;
 
-/// A reader that splits a body into rows without parsing the rows. A row is taken directly from the received piece. If
-/// a row spans two pieces, its parts are joined first.
+/// A reader that splits a body into rows without parsing the rows. A row is taken directly from the received piece of
+/// the body. If a row spans two received pieces, its parts are joined first.
 pub(super) struct Lines {
     body: FetchBody,
     status: StatusCode,
     announced: Option<u64>,
     came: u64,
-    /// Received bytes that were not read yet.
+    /// Received bytes that are not split into rows yet.
     piece: Bytes,
     /// Start of a row whose end has not arrived.
     begun: Vec<u8>,
@@ -34,7 +34,7 @@ pub(super) struct Lines {
 impl Lines {
     pub(super) fn new(answer: FetchResponse) -> Result<Self> {
         if !answer.framed {
-            let message = "the response has neither a length nor chunks, so its end cannot be verified";
+            let message = "the response has neither a length nor chunked encoding, so the client cannot check that the response is complete";
             return Err(DualResponseClientError::answer(answer.status.as_u16(), message));
         }
         Ok(Self {
@@ -48,8 +48,8 @@ impl Lines {
         })
     }
 
-    /// Returns up to `size` rows. Returns fewer rows at the end, or if the rows reach the maximum size of a page.
-    /// Reads no more of the body than necessary.
+    /// Returns up to `size` rows. Returns fewer than `size` rows at the end of the body, or if the rows reach the
+    /// maximum size of a page. Reads no more of the body than necessary.
     pub(super) async fn batch(&mut self, inner: &Inner, size: usize) -> Result<Rows> {
         let mut rows = Rows::new();
         loop {
@@ -68,7 +68,7 @@ impl Lines {
         }
     }
 
-    /// Reads rows from the received bytes, until no complete row is left or `size` is reached.
+    /// Reads rows from the received bytes, until no complete row is left or `rows` has `size` rows.
     fn cut(&mut self, rows: &mut Rows, size: usize, bytes: usize) -> Result<()> {
         while rows.len() < size && rows.bytes() < bytes && !self.piece.is_empty() {
             let mut rest = &self.piece[..];

@@ -16,7 +16,7 @@ const MAX_ID: usize = 256;
 pub(super) enum Unreachable {
     /// The response has a URL, but requests to this URL are not allowed.
     Refused(String),
-    /// The location of the set is unknown.
+    /// The response has no URL, and the client has no base URL for the result set.
     Unknown,
 }
 
@@ -38,7 +38,7 @@ pub(super) fn locate(setup: &Setup, content: &Content) -> Result<Target, Unreach
     below(policy, base, content).map_err(Unreachable::Refused)
 }
 
-/// Returns the URL of a set below `base`.
+/// Returns the URL of a result set: `base`, followed by the ID of the result set.
 fn below(policy: &Policy, mut base: Url, content: &Content) -> Result<Target, String> {
     let id = content.id().unwrap_or_default();
     // All other characters have a meaning in URLs, for this client or for a server that decodes twice.

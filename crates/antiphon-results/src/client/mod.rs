@@ -1,7 +1,7 @@
 //! Reads dual responses and fetches their rows.
 //!
 //! A [`DualResponseClient`] parses tool results. If a tool result is a dual response, you get a [`ParsedDualResponse`]
-//! with the preview. You can [fetch](ParsedDualResponse::fetch) its rows page by page, [all at
+//! with the preview. You can [fetch](ParsedDualResponse::fetch) the rows of a dual response page by page, [all at
 //! once](ParsedDualResponse::fetch_all), or as a [stream](ParsedDualResponse::fetch_stream).
 //!
 //! ```no_run
@@ -22,10 +22,10 @@
 //!
 //! # Security
 //!
-//! A dual response contains a URL that its server chose. With such a URL, a malicious server could make the client
-//! send requests to your internal network, or send your credentials to another server. So the client sends requests
-//! only to origins that the application allows. [`DualResponseClientOptions`] describes how to allow an origin. The
-//! client limits the time, bytes, lines and rows of every response.
+//! A dual response contains a URL that its server chose. With a malicious URL, a server could make the client send
+//! requests to your internal network, or send your credentials to another server. So the client sends requests only to
+//! origins that the application allows. [`DualResponseClientOptions`] describes how to allow an origin. The client
+//! limits the time, bytes, lines and rows of every response.
 
 mod all;
 mod content;
@@ -66,7 +66,7 @@ use self::{content::Content, setup::Setup};
 
 /// A client that parses dual responses and fetches their rows.
 ///
-/// Clones are cheap and share connections.
+/// Clones of the client are cheap and share connections.
 #[derive(Clone)]
 pub struct DualResponseClient {
     setup: Arc<Setup>,
@@ -101,7 +101,7 @@ impl DualResponseClient {
     }
 
     /// Creates a handle to the result set at this URL, for programs that do not have the tool result. The preview and
-    /// the columns are empty.
+    /// the columns of this handle are empty.
     ///
     /// # Errors
     ///

@@ -10,7 +10,7 @@ use super::{fetch::Fetch, guard::Resolve, http::HttpFetch};
 pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
 /// The default maximum wait for data that is not ready.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2 * 60);
-/// The default maximum bytes of a page.
+/// The default maximum size of a page in bytes.
 pub(super) const MAX_BODY: usize = 64 << 20;
 
 pub(super) type Clock = Arc<dyn Fn() -> DateTime<Utc> + Send + Sync>;
@@ -21,16 +21,17 @@ pub(super) type HeaderProvider = Arc<dyn Fn(&Url) -> HeaderMap + Send + Sync>;
 ///
 /// # Allowed origins
 ///
-/// A dual response contains a URL that its server chose. The client sends requests to this URL only if its origin is
-/// one of these:
+/// A dual response contains a URL that its server chose. The client sends requests to a URL from a dual response only
+/// if the origin of the URL is in this list:
 ///
-/// - The origin of [`with_base_url`](Self::with_base_url), [`with_fallback_base_url`](Self::with_fallback_base_url)
-///   or [`allow_origin`](Self::allow_origin). These origins can use `http`, and can be in private networks.
-/// - The origin of [`with_endpoint_origin`](Self::with_endpoint_origin). This origin must use `https`, and all its IP
-///   addresses must be on the public internet.
-/// - This machine, after [`allow_loopback`](Self::allow_loopback).
+/// - The origin of [`with_base_url`](Self::with_base_url), [`with_fallback_base_url`](Self::with_fallback_base_url) or
+///   [`allow_origin`](Self::allow_origin). An origin that one of these methods allows can use `http`, and can be in a
+///   private network.
+/// - The origin of [`with_endpoint_origin`](Self::with_endpoint_origin). The origin of the MCP endpoint must use
+///   `https`, and all its IP addresses must be on the public internet.
+/// - The loopback addresses of this machine, if [`allow_loopback`](Self::allow_loopback) is called.
 ///
-/// If none of these options is set, every request fails. The error names the option to set:
+/// If no option allows an origin, every request fails. The error names the option that would allow the request:
 ///
 /// ```
 /// use antiphon_results::client::{DualResponseClient, DualResponseClientOptions};
@@ -41,10 +42,10 @@ pub(super) type HeaderProvider = Arc<dyn Fn(&Url) -> HeaderMap + Send + Sync>;
 /// # }
 /// ```
 ///
-/// The client does not follow redirects, with one exception: the server can redirect an export to one of these
-/// origins. After [`allow_public_redirects`](Self::allow_public_redirects), the server can redirect an export to any
-/// public `https` URL. The redirected request does not contain the headers that the application set. The client does
-/// not use proxies from the environment.
+/// The client does not follow redirects, with one exception: the server can redirect an export to an allowed origin.
+/// After [`allow_public_redirects`](Self::allow_public_redirects), the server can redirect an export to any public
+/// `https` URL. The redirected request does not contain the headers that the application set. The client does not use
+/// proxies from the environment.
 #[derive(Clone, Default)]
 #[must_use]
 pub struct DualResponseClientOptions {
@@ -65,13 +66,13 @@ pub struct DualResponseClientOptions {
 }
 
 impl DualResponseClientOptions {
-    /// Creates options with the defaults, which allow no origin.
+    /// Creates options with the default values, which allow no origin.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets the base URL of all result sets. The client then appends the ID of a set to this URL, and ignores the URL
-    /// in the response. Default: none.
+    /// Sets the base URL of all result sets. The client then appends the ID of a result set to the base URL, and
+    /// ignores the URL in the response. Default: none.
     pub fn with_base_url(mut self, url: impl Into<String>) -> Self {
         self.base_url = Some(url.into());
         self
@@ -83,8 +84,8 @@ impl DualResponseClientOptions {
         self
     }
 
-    /// Sets the URL of the MCP server that returns the responses. The client then accepts result sets at the same
-    /// origin. Default: none.
+    /// Sets the URL of the MCP server that returns the responses. The client then accepts result sets at the origin of
+    /// this MCP server. Default: none.
     pub fn with_endpoint_origin(mut self, url: impl Into<String>) -> Self {
         self.endpoint = Some(url.into());
         self
@@ -97,7 +98,7 @@ impl DualResponseClientOptions {
         self
     }
 
-    /// Allows requests to all ports of this machine, with `https` and with `http`. Use this for development.
+    /// Allows requests to all ports of this machine, with `https` and with `http`. Use this option for development.
     pub fn allow_loopback(mut self) -> Self {
         self.loopback = true;
         self
@@ -112,9 +113,9 @@ impl DualResponseClientOptions {
 
     /// Adds a header to every request.
     ///
-    /// The client sends headers to one origin only. The first of these options that is set determines this origin: the
-    /// base URL, the MCP endpoint, the fallback base URL, or the only allowed origin. Requests to other allowed
-    /// origins do not contain these headers.
+    /// The client sends the headers of the application to only one origin. The client uses the first URL in this list
+    /// that is set: base URL, MCP endpoint, fallback base URL, the only allowed origin. Requests to other allowed
+    /// origins do not contain the headers of the application.
     pub fn with_header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.push((name.into(), value.into()));
         self
@@ -131,14 +132,14 @@ impl DualResponseClientOptions {
         self
     }
 
-    /// Returns whether headers are set without a base URL. In this case, the client sends the headers to the endpoint
-    /// for which the client is created.
+    /// Returns `true` if headers are set but no base URL is set. With these options, a client sends the headers to the
+    /// MCP endpoint for which the client is created.
     pub fn has_headers_for_any_endpoint(&self) -> bool {
         (!self.headers.is_empty() || self.provider.is_some()) && self.base_url.is_none()
     }
 
-    /// Sets the timeout of a request, including the body of its response. For a stream, this is the maximum time
-    /// without data. Default: 30 s.
+    /// Sets the timeout of a request, including the body of its response. For a stream, the timeout is the maximum
+    /// time without data. Default: 30 s.
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
@@ -176,14 +177,14 @@ impl DualResponseClientOptions {
         self.with_fetch(HttpFetch::new().with_resolver(resolver))
     }
 
-    /// Sets the clock that decides whether a set has expired, for tests. Default: the system clock.
+    /// Sets the clock that decides whether a result set has expired, for tests. Default: the system clock.
     pub fn with_clock(mut self, clock: impl Fn() -> DateTime<Utc> + Send + Sync + 'static) -> Self {
         self.clock = Some(Arc::new(clock));
         self
     }
 }
 
-/// Omits the values of headers.
+/// The debug output omits the values of headers.
 impl fmt::Debug for DualResponseClientOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DualResponseClientOptions")

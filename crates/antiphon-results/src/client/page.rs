@@ -61,7 +61,7 @@ impl Default for FetchOptions {
 pub struct FetchResult<T = Row> {
     /// Rows of this page.
     pub data: Vec<T>,
-    /// Number of rows in the whole set.
+    /// Number of rows in the whole result set.
     pub total_count: u64,
     /// Number of rows in this page.
     pub returned_count: u64,
@@ -71,9 +71,9 @@ pub struct FetchResult<T = Row> {
     pub has_next: bool,
     /// Whether the result set has rows before this page.
     pub has_previous: bool,
-    /// Position of the next page, if there is a next page.
+    /// Position of the first row of the next page, if a next page exists.
     pub next_offset: Option<u64>,
-    /// [`FetchOptions::cursor`] for the next page.
+    /// Cursor that requests the next page, for [`FetchOptions::cursor`].
     pub(super) cursor: Option<String>,
 }
 
@@ -82,14 +82,14 @@ impl ParsedDualResponse {
     ///
     /// # Errors
     ///
-    /// Returns an error if the URL is not allowed, if the request fails or times out, or if the set does not exist any
-    /// more.
+    /// Returns an error if the URL is not allowed, or if the request fails or times out. Also returns an error if the
+    /// result set no longer exists.
     pub async fn fetch(&self, options: FetchOptions) -> Result<FetchResult> {
         self.fetch_as(options).await
     }
 
-    /// Fetches a page of rows, and deserializes each row as `T`. With `Box<RawValue>`, rows stay in their original
-    /// JSON form.
+    /// Fetches a page of rows, and deserializes each row as `T`. If `T` is `Box<RawValue>`, each row stays in its
+    /// original JSON form.
     ///
     /// # Errors
     ///
@@ -114,8 +114,8 @@ impl ParsedDualResponse {
 }
 
 impl Inner {
-    /// Parses a page. The numbers of the page are next to the rows, as in the specification, or in the member
-    /// `pagination`.
+    /// Parses a page. A server sends the counts and positions of a page next to the rows, as the specification
+    /// requires, or in the member `pagination`.
     pub(super) fn read_page<T: DeserializeOwned>(
         &self,
         body: &[u8],
@@ -125,7 +125,7 @@ impl Inner {
         let returned_count = data.len() as u64;
         if let Some(said) = paging.returned_count.filter(|said| *said != returned_count) {
             return Err(contradiction(format!(
-                "the server returned a wrong page: it announces {said} rows and contains {returned_count}"
+                "the server returned an invalid page: the page states {said} rows, but contains {returned_count} rows"
             )));
         }
         let offset = paging.offset.unwrap_or(asked.offset);
@@ -147,13 +147,13 @@ impl Inner {
 }
 
 impl<T> FetchResult<T> {
-    /// Returns the position of the next page, for callers that fetch all pages. Returns an error if pages overlap, skip
-    /// rows or never end. The caller could not detect such a fault from the rows.
+    /// Returns the position at which the next page starts, for callers that fetch all pages. Returns an error if pages
+    /// overlap, skip rows or never end. A caller could not detect overlaps and gaps between pages from the rows.
     pub(super) fn follow(&self, asked: u64) -> Result<Option<u64>> {
         if self.offset != asked {
             let begins = self.offset;
             return Err(contradiction(format!(
-                "the server returned a wrong page: it begins with row {begins}, not with row {asked}"
+                "the server returned an invalid page: the page starts at row {begins}, but row {asked} was requested"
             )));
         }
         if !self.has_next {
@@ -161,7 +161,7 @@ impl<T> FetchResult<T> {
         }
         if self.data.is_empty() {
             return Err(contradiction(format!(
-                "the server returned a wrong page: the page at row {asked} is empty, but more rows follow"
+                "the server returned an invalid page: the page at row {asked} is empty, but states that more rows follow"
             )));
         }
         let end = asked.saturating_add(self.returned_count);
@@ -170,8 +170,8 @@ impl<T> FetchResult<T> {
             next => {
                 let next = next.map_or("at an unknown row".to_owned(), |next| format!("at row {next}"));
                 Err(contradiction(format!(
-                    "the server returned a wrong page: the page ends before row {end}, and the next page \
-                     begins {next}"
+                    "the server returned an invalid page: the page ends before row {end}, but the next page \
+                     starts {next}"
                 )))
             }
         }
@@ -182,7 +182,7 @@ fn contradiction(message: String) -> DualResponseClientError {
     DualResponseClientError::Fetch(FetchError::new(message))
 }
 
-/// Returns the body of a request for rows: for `limit` rows, or for all rows that the server returns at once.
+/// Returns the body of a request for `limit` rows, or for all rows that the server returns at once.
 pub(super) fn asked(options: &FetchOptions, all: bool) -> Result<Bytes> {
     let FetchOptions { offset, limit, sort, cursor } = options;
     let (limit, sort, cursor) = ((!all).then_some(*limit), sort.as_ref(), cursor.as_deref());

@@ -28,7 +28,7 @@ pub type ResourceMetadata = MetadataBody;
 
 /// A parsed dual response, which contains the preview and can fetch the rows.
 ///
-/// Clones are cheap and refer to the same set.
+/// Clones of a `ParsedDualResponse` are cheap and refer to the same result set.
 #[derive(Clone)]
 pub struct ParsedDualResponse {
     pub(super) inner: Arc<Inner>,
@@ -38,7 +38,7 @@ pub(super) struct Inner {
     pub(super) setup: Arc<Setup>,
     pub(super) content: Content,
     target: Result<Target, Unreachable>,
-    /// Expiry time, if it is known.
+    /// Expiry time of the result set, if the time is known.
     expires_at: Mutex<Option<DateTime<Utc>>>,
 }
 
@@ -74,7 +74,7 @@ impl ParsedDualResponse {
     ///
     /// # Errors
     ///
-    /// Returns an error if the URL is unknown, or if the options do not allow it.
+    /// Returns an error if the URL is unknown, or if the options of the client do not allow the URL.
     pub fn resource_url(&self) -> Result<&str> {
         Ok(self.inner.target()?.url.as_str())
     }
@@ -84,8 +84,8 @@ impl ParsedDualResponse {
         &self.inner.content.columns
     }
 
-    /// Returns the expiry time as last reported by the server, or `None` if the set is pinned. `pin`, `unpin`,
-    /// `extend` and `metadata` update this time.
+    /// Returns the expiry time as last reported by the server, or `None` if the result set is pinned. The methods
+    /// `pin`, `unpin`, `extend` and `metadata` update the expiry time.
     pub fn expires_at(&self) -> Option<DateTime<Utc>> {
         self.inner.expires_at()
     }
@@ -95,12 +95,12 @@ impl ParsedDualResponse {
         self.inner.content.executed_at
     }
 
-    /// Returns whether the set has expired, by the local clock.
+    /// Returns whether the result set has expired, according to the local clock.
     pub fn is_expired(&self) -> bool {
         self.inner.is_expired()
     }
 
-    /// Requests the metadata of the set.
+    /// Requests the metadata of the result set.
     ///
     /// # Errors
     ///
@@ -111,19 +111,19 @@ impl ParsedDualResponse {
         Ok(metadata)
     }
 
-    /// Pins the set, so that it does not expire. Returns `true` if the set is now pinned, and `false` if the set no
-    /// longer exists.
+    /// Pins the result set, so that it does not expire. Returns `true` if the result set is now pinned, and `false` if
+    /// the set no longer exists.
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`fetch`](Self::fetch). If the set no longer exists, returns `false` instead of an
+    /// Returns the errors of [`fetch`](Self::fetch). If the result set no longer exists, returns `false` instead of an
     /// error.
     pub async fn pin(&self) -> Result<bool> {
         let life = self.inner.live(Bytes::new()).await;
         found(life.map(|life| life.expires_at.is_none()))
     }
 
-    /// Unpins the set, so that it expires again. Returns `false` if the set no longer exists.
+    /// Unpins the result set, so that it expires again. Returns `false` if the result set no longer exists.
     ///
     /// # Errors
     ///
@@ -133,7 +133,7 @@ impl ParsedDualResponse {
         found(life.map(|life| life.expires_at.is_some()))
     }
 
-    /// Sets the lifetime of the set to `life`, counted from now, and returns its expiry time.
+    /// Sets the lifetime of the result set to `life`, counted from now, and returns its expiry time.
     ///
     /// # Errors
     ///
@@ -142,7 +142,7 @@ impl ParsedDualResponse {
         Ok(self.inner.live(body(&json!({"expires_in": life.as_secs()}))).await?.expires_at)
     }
 
-    /// Deletes the set, and returns whether the set existed.
+    /// Deletes the result set, and returns whether the set existed.
     ///
     /// # Errors
     ///
@@ -182,7 +182,7 @@ impl Inner {
     }
 }
 
-/// Returns `false` instead of an error if the set is missing.
+/// Returns `false` instead of an error if the result set is missing.
 fn found(outcome: Result<bool>) -> Result<bool> {
     match outcome {
         Err(DualResponseClientError::NotFound(_) | DualResponseClientError::Expired(_)) => Ok(false),
@@ -194,14 +194,15 @@ pub(super) fn body(value: &Value) -> Bytes {
     value.to_string().into()
 }
 
-/// Parses a JSON response.
+/// Parses the JSON body of a response.
 pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T> {
     serde_json::from_slice(body).map_err(|error| {
         DualResponseClientError::broken("the response is not the expected JSON", error.into())
     })
 }
 
-/// Omits the rows, and the query string of the URL, because it can contain a credential.
+/// The debug output omits the rows. The output also omits the query string of the URL, because a query string can
+/// contain a credential.
 impl fmt::Debug for ParsedDualResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let place = self.inner.target.as_ref().ok().map(|target| target.url.origin().ascii_serialization());

@@ -19,16 +19,16 @@ use crate::{
 #[non_exhaustive]
 #[must_use]
 pub struct QueryRequest {
-    /// SQL query. The result set on which `query` is called is the table `result`.
+    /// SQL query that creates the new result set. The result set on which `query` is called is the table `result`.
     pub sql: String,
-    /// Display name of the new set.
+    /// Display name of the new result set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Other result sets of the same owner that the query reads. The key is the table name in the query, and the
-    /// value is the ID.
+    /// Other result sets of the same owner that the query reads. The key is the table name in the query, and the value
+    /// is the ID of the result set.
     #[serde(skip_serializing_if = "std::collections::BTreeMap::is_empty")]
     pub tables: std::collections::BTreeMap<String, String>,
-    /// Number of rows in the preview of the new set.
+    /// Number of rows in the preview of the new result set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sample: Option<u64>,
 }
@@ -39,7 +39,7 @@ impl QueryRequest {
         Self { sql: sql.into(), ..Self::default() }
     }
 
-    /// Sets the display name of the new set. Default: a name that the server chooses.
+    /// Sets the display name of the new result set. Default: a name that the server chooses.
     pub fn with_name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
@@ -51,7 +51,7 @@ impl QueryRequest {
         self
     }
 
-    /// Sets the number of rows in the preview of the new set. Default: the server's default.
+    /// Sets the number of rows in the preview of the new result set. Default: the server's default.
     pub fn with_sample(mut self, rows: u64) -> Self {
         self.sample = Some(rows);
         self
@@ -59,7 +59,8 @@ impl QueryRequest {
 }
 
 impl ParsedDualResponse {
-    /// Requests the manifest of the set: its metadata, its state and its chunks. The set can be in any state.
+    /// Requests the manifest of the result set: its metadata, its state and its chunks. You can also request the
+    /// manifest while rows are being written, and after the write has failed.
     ///
     /// # Errors
     ///
@@ -72,7 +73,7 @@ impl ParsedDualResponse {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`fetch`](Self::fetch). Also returns an error if the set is not a snapshot.
+    /// Returns the errors of [`fetch`](Self::fetch). Also returns an error if the result set is not a snapshot.
     pub async fn stats(&self) -> Result<Vec<ColumnStats>> {
         let stats: StatsBody = read(&self.inner.ask_below(Method::GET, &["stats"], Bytes::new()).await?)?;
         Ok(stats.columns)
@@ -93,8 +94,8 @@ impl ParsedDualResponse {
         Ok(groups.data)
     }
 
-    /// Creates a new result set on the server, with an SQL query over this result set. To fetch the new set, call
-    /// [`derived`](Self::derived).
+    /// Creates a new result set on the server, with an SQL query over this result set. To fetch the new result set,
+    /// call [`derived`](Self::derived).
     ///
     /// # Errors
     ///
@@ -104,10 +105,10 @@ impl ParsedDualResponse {
         read(&self.inner.ask_below(Method::POST, &["query"], written(request)?).await?)
     }
 
-    /// Sends a request to a path below the set's URL, and returns the JSON of the response. If the set is not ready,
-    /// the client retries. An empty `path` is the URL of the set.
+    /// Sends a request to a path below the result set's URL, and returns the JSON of the response. If the result set
+    /// is not ready, the client retries. An empty `path` is the URL of the result set.
     ///
-    /// Use this method for operations without a method of their own, and for servers whose JSON differs slightly.
+    /// Use this method for operations for which this crate has no method, and for servers whose JSON differs slightly.
     ///
     /// # Errors
     ///
@@ -118,8 +119,8 @@ impl ParsedDualResponse {
         self.inner.ask_below(method, &path, body).await
     }
 
-    /// Sends a `GET` request with these query parameters to a path below the set's URL. The response can have any
-    /// media type, and its body is not read yet.
+    /// Sends a `GET` request with these query parameters to a path below the result set's URL. The response can have
+    /// any media type, and its body is not read yet.
     ///
     /// # Errors
     ///
@@ -133,7 +134,7 @@ impl ParsedDualResponse {
         self.inner.within(self.inner.send_to(&target, Method::GET, "*/*", Bytes::new())).await
     }
 
-    /// Creates a handle to the new set that [`query`](Self::query) returned, so that you can fetch its rows.
+    /// Creates a handle to the new result set that [`query`](Self::query) returned, so that you can fetch its rows.
     #[must_use]
     pub fn derived(&self, derived: &DerivedBody) -> Self {
         Self::new(std::sync::Arc::clone(&self.inner.setup), derived.into())
@@ -141,19 +142,20 @@ impl ParsedDualResponse {
 }
 
 impl Inner {
-    /// Sends a request to a path below the set's URL, and waits while the set is not ready.
+    /// Sends a request to a path below the result set's URL, and waits while the set is not ready.
     async fn ask_below(&self, method: Method, path: &[&str], body: Bytes) -> Result<Bytes> {
         self.ask_at(&self.below(path)?, method, body).await
     }
 
-    /// Returns the URL of a path below the set's URL. The URL keeps its query string, which can contain a signed link.
+    /// Returns the URL of a path below the result set's URL. The URL keeps its query string, which can contain a
+    /// signed link.
     pub(super) fn below(&self, path: &[&str]) -> Result<Target> {
         let mut target = self.target()?.clone();
         match target.url.path_segments_mut() {
             Ok(mut segments) => drop(segments.pop_if_empty().extend(path)),
             Err(()) => {
                 return Err(DualResponseClientError::Config(
-                    "the URL of a result set cannot be extended by a path".to_owned(),
+                    "the URL of the result set cannot have a path; use an `https://` URL".to_owned(),
                 ));
             }
         }

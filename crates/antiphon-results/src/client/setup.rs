@@ -17,7 +17,7 @@ pub(super) struct Setup {
     pub(super) policy: Policy,
     pub(super) base: Option<Url>,
     pub(super) fallback: Option<Url>,
-    /// Origin to which headers are sent.
+    /// Origin to which the client sends the headers of the application.
     home: Option<Origin>,
     headers: HeaderMap,
     provider: Option<HeaderProvider>,
@@ -92,7 +92,7 @@ impl Setup {
     }
 }
 
-/// Headers that only the HTTP connection can set.
+/// Headers that the application cannot set, because the HTTP connection sets them.
 const RESERVED: &[HeaderName] = &[
     header::CONNECTION,
     header::CONTENT_LENGTH,

@@ -32,22 +32,22 @@ pub struct StreamOptions {
 }
 
 impl StreamOptions {
-    /// Creates options with the defaults.
+    /// Creates options with the default values.
     pub fn new() -> Self {
         Self { batch_size: DEFAULT_PAGE_SIZE, prefetch: 1, offset: 0, sort: None }
     }
 
     /// Sets the number of rows in a batch. Default: [`DEFAULT_PAGE_SIZE`].
     ///
-    /// The last batch can have fewer rows. Other batches have fewer rows if the server returns fewer rows than
-    /// requested.
+    /// The last batch can have fewer rows than the other batches. If the server returns fewer rows than requested, all
+    /// batches can have fewer rows.
     pub fn with_batch_size(mut self, rows: u64) -> Self {
         self.batch_size = rows;
         self
     }
 
     /// Sets the number of batches that the client fetches in advance. With 0, the client fetches no batch in advance.
-    /// The maximum is 1024. Default: 1.
+    /// The maximum is 1024 batches. Default: 1.
     pub fn with_prefetch(mut self, batches: usize) -> Self {
         self.prefetch = batches;
         self
@@ -76,8 +76,9 @@ impl ParsedDualResponse {
     /// Streams all rows in batches.
     ///
     /// The first poll of the stream sends the first request. If the server supports streaming, one response contains
-    /// all rows. The client reads this response at the speed at which you consume the stream. Otherwise the client
-    /// fetches the rows page by page. After you drop the stream, the client sends no more requests.
+    /// all rows. The client reads a response with all rows only as fast as you consume the stream. If the server does
+    /// not support streaming, the client fetches the rows page by page. After you drop the stream, the client sends no
+    /// more requests.
     ///
     /// The stream ends after an error. Missing rows are an error, so a stream that ends without an error has all
     /// rows.
@@ -93,7 +94,7 @@ impl ParsedDualResponse {
         self.fetch_stream_as(options)
     }
 
-    /// Streams all rows in batches, and deserializes each row as `T`. With `Box<RawValue>`, rows stay in their
+    /// Streams all rows in batches, and deserializes each row as `T`. If `T` is `Box<RawValue>`, each row stays in its
     /// original JSON form.
     ///
     /// # Errors
@@ -203,20 +204,20 @@ impl Drop for Task {
     }
 }
 
-/// The source of batches.
+/// The source from which a stream gets its batches.
 struct Source {
     inner: Arc<Inner>,
-    /// Options of the next request.
+    /// Options of the next request for rows.
     asked: FetchOptions,
-    /// Accepted media types.
+    /// Media types that the client accepts in a response.
     accept: &'static str,
     state: State,
 }
 
 enum State {
-    /// A request is due.
+    /// The next step is a request for rows.
     Ask,
-    /// A response with all rows is being read. Contains the number of rows read so far.
+    /// A response with all rows is being read. The `u64` is the number of rows read so far.
     Lines(Box<Lines>, u64),
     Done,
 }
@@ -232,7 +233,7 @@ impl Source {
         Self { inner, asked, accept: NDJSON, state: State::Ask }
     }
 
-    /// Returns the next rows, or `None` at the end.
+    /// Returns the next rows of the stream, or `None` at the end of the stream.
     async fn batch(&mut self) -> Result<Option<Rows>> {
         loop {
             match &mut self.state {
@@ -273,10 +274,10 @@ impl Source {
         }
     }
 
-    /// Requests rows. Returns a page, or stores a body of lines in `state`.
+    /// Requests rows from the server. Returns a page, or stores a response with all rows in `state`.
     async fn ask(&mut self) -> Result<Option<FetchResult<Box<RawValue>>>> {
-        // The request has no limit, because a limit would omit lines. A server without NDJSON chooses the size of the
-        // page.
+        // The request has no limit, because a limit would omit lines. A server that does not support NDJSON chooses the
+        // page size itself.
         let body = asked(&self.asked, self.accept == NDJSON)?;
         let inner = &self.inner;
         let mut patience = inner.patience();

@@ -1,8 +1,9 @@
-//! The JSON of a page, with its numbers next to the rows as in the specification, or in a nested object.
+//! The JSON of a page. A server sends the counts and positions of a page next to the rows, as the specification
+//! requires, or in a nested object.
 
 use serde::Deserialize;
 
-/// A page. Its members are not flattened, because `RawValue` rows cannot be read through `flatten`.
+/// The JSON of a page. `WirePage` does not use `flatten`, because serde cannot read `RawValue` rows through `flatten`.
 #[derive(Deserialize)]
 pub(super) struct WirePage<T> {
     data: Vec<T>,
@@ -15,7 +16,7 @@ pub(super) struct WirePage<T> {
     pagination: Option<Paging>,
 }
 
-/// The numbers of a page. All numbers are optional.
+/// The counts and positions of a page, which are all optional.
 #[derive(Default, Deserialize)]
 pub(super) struct Paging {
     #[serde(alias = "total")]
@@ -29,7 +30,7 @@ pub(super) struct Paging {
 }
 
 impl<T> WirePage<T> {
-    /// Returns the rows and the numbers, from the page or from the nested object.
+    /// Returns the rows, and the counts and positions from the page or from the nested object.
     pub(super) fn into_parts(self) -> (Vec<T>, Paging) {
         let nested = self.pagination.unwrap_or_default();
         let paging = Paging {

@@ -3,8 +3,8 @@
 pub(super) use antiphon_transport::text::clean as text;
 use serde_json::Value;
 
-/// Returns a value for the preview, and whether it was shortened. Strings are cleaned. Nested values become strings if
-/// they are too long or contain invisible characters.
+/// Returns a value for the preview, and whether the value was shortened. Strings are shortened, and lose their
+/// invisible characters. Nested values become strings if they are too long or contain invisible characters.
 pub(super) fn value(value: &Value, limit: usize) -> (Value, bool) {
     match value {
         Value::String(string) => {

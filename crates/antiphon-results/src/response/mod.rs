@@ -22,11 +22,11 @@ use crate::{
 /// The result of a tool that returns rows: a preview for the model, and a link to the whole result set.
 ///
 /// [`DualResponseServer::create_response`](crate::DualResponseServer::create_response) creates a dual response. With
-/// the crate `antiphon`, a tool returns the dual response directly. With any other SDK, return
+/// the crate `antiphon`, a tool returns the dual response directly. With any other MCP SDK, return the value of
 /// [`to_mcp_tool_result`](Self::to_mcp_tool_result).
 ///
-/// A dual response gives no access beyond the ID of the result set. The server signs a link only when a caller
-/// requests one, and the text for the model never contains a signed link.
+/// A dual response contains the ID of the result set, but no signed link. The server signs a link only when a caller
+/// requests a link. The text for the model never contains a signed link.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct DualResponse {
@@ -40,31 +40,35 @@ pub struct DualResponse {
     pub name: String,
     /// Preview: the first rows, shortened for the model.
     ///
-    /// By default the preview has at most 50 columns, and 200 characters in each cell. With its columns and all notes,
-    /// the preview fits in 8 KiB. Shortened text ends with `…`. Nested values that are too long become text. Line
-    /// breaks become spaces, and invisible characters are removed. So the preview can have fewer rows than requested,
-    /// and values in the preview can differ from the stored rows at [`resource_url`](Self::resource_url).
+    /// By default the preview has at most 50 columns, and 200 characters in each cell. By default, the preview with
+    /// its columns and all notes fits in 8 KiB. Shortened text in a preview ends with `…`. Nested values that are too
+    /// long for a cell become text. In a preview, line breaks become spaces, and invisible characters are removed. So
+    /// the preview can have fewer rows than requested, and values in the preview can differ from the stored rows at
+    /// [`resource_url`](Self::resource_url).
     pub sample: Vec<Row>,
-    /// Number of rows in the set. While rows are being written, the number of rows written so far.
+    /// Number of rows in the result set. While rows are being written, the value is the number of rows written so far.
     pub total_count: u64,
     /// State of the rows: complete, or still being written.
     #[serde(default)]
     pub status: SetStatus,
-    /// Whether [`total_count`](Self::total_count) is final. The field is `false` while rows are being written. It is
-    /// also `false` for a live query, because the query runs again for every page.
+    /// Whether [`total_count`](Self::total_count) is final. The field `exact` is `false` while rows are being written.
+    /// The field is also `false` for a live query, because the query runs again for every page.
     #[serde(default = "exact")]
     pub exact: bool,
-    /// The limit that was reached, if the last rows were omitted. `None` if all rows are included.
+    /// The limit that caused the server to omit the last rows of the result set. The value is `None` if the result set
+    /// has all rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub truncated: Option<Truncation>,
-    /// Source sets and SQL query, if a query over other sets created this set.
+    /// The SQL query that created the result set, and the result sets that the query reads. The value is `None` if no
+    /// query over other result sets created the set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lineage: Option<Lineage>,
-    /// Columns of the set, up to 8 KiB by default. The structured content contains only the columns of the preview.
+    /// Columns of the result set, up to 8 KiB by default. The structured content contains only the columns of the
+    /// preview.
     pub columns: Vec<ColumnDefinition>,
-    /// Time at which the set expires. `None` if the set is pinned.
+    /// Time at which the result set expires. The value is `None` if the result set is pinned.
     pub expires_at: Option<DateTime<Utc>>,
-    /// Time at which the set was created.
+    /// Time at which the result set was created.
     pub created_at: DateTime<Utc>,
     /// Size of all rows in bytes, if it is known.
     #[serde(default)]
@@ -79,7 +83,7 @@ pub struct DualResponse {
     pub(crate) bounds: Bounds,
 }
 
-/// Creates the response body for a set that was just derived.
+/// Creates the response body for a new result set that an SQL query created.
 #[cfg(feature = "rest")]
 impl From<DualResponse> for DerivedBody {
     fn from(response: DualResponse) -> Self {
@@ -111,7 +115,7 @@ struct Shown {
 /// Maximum number of characters of an SQL query in the structured content.
 const MAX_QUERY: usize = 500;
 
-/// Maximum number of source sets in the structured content.
+/// Maximum number of source result sets in the structured content.
 const MAX_SOURCES: usize = 16;
 
 impl DualResponse {
@@ -197,7 +201,7 @@ impl DualResponse {
     }
 
     /// Returns the part of the preview that fits into the limit of the text and into the limit of the structured
-    /// content. The preview was created to fit, so this part is usually the whole preview.
+    /// content. The preview was created to fit into both limits, so this part is usually the whole preview.
     fn shown(&self) -> Shown {
         let columns = row_columns(&self.columns, self.bounds);
         let mut shown = Shown { rows: self.sample.len(), columns, cut: self.cut };
@@ -226,10 +230,10 @@ impl DualResponse {
     }
 }
 
-/// Returns the maximum size of the structured content of a set, without rows and columns. The text without rows is
-/// smaller.
+/// Returns the maximum size of the structured content of a result set, without rows and columns. The text without rows
+/// is smaller than the structured content without rows.
 pub(crate) fn overhead(uri: &str, url: &str, name: &str, lineage: Option<&Lineage>) -> usize {
-    /// Size of `about`, and of all names, numbers and times.
+    /// Maximum size of `about`, and of all names, numbers and times in the structured content.
     const NOTES: usize = 1280;
     let lineage = lineage.map_or(0, |lineage| json!(brief(lineage)).to_string().len());
     NOTES + json!([uri, url, name]).to_string().len() + lineage
@@ -241,14 +245,14 @@ fn brief(lineage: &Lineage) -> Lineage {
     Lineage::new(sources, clean::text(&lineage.query, MAX_QUERY).0)
 }
 
-/// Returns the default of `exact`. The default is needed for responses from before this field existed, whose counts are
-/// exact.
+/// Returns the default of `exact`. Responses from before the field `exact` existed need this default, because their
+/// counts are exact.
 fn exact() -> bool {
     true
 }
 
-/// Returns the default limits of the preview. The default is needed for responses from before the field `bounds`
-/// existed.
+/// Returns the default limits of the preview. Responses from before the field `bounds` existed need these default
+/// limits.
 fn usual() -> Bounds {
     Bounds { bytes: 6 * 1024, cell: 200, columns: 50 }
 }

@@ -1,4 +1,4 @@
-//! The rows of a preview, within limits.
+//! Selects and shortens the rows of a preview, within limits.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,19 +20,20 @@ pub(crate) struct Bounds {
     pub(crate) columns: usize,
 }
 
-/// The rows for a model, and the counts of omitted content.
+/// The preview rows for a model, and the numbers of rows, columns and cells that the preview omits or shortens.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Preview {
     pub(crate) rows: Vec<Row>,
     pub(crate) cut: Omitted,
-    /// The limits that were applied to make the rows and their columns fit.
+    /// The limits that were applied so that the rows and their columns fit in the preview.
     pub(crate) bounds: Bounds,
 }
 
 /// The number of rows, columns and cells that a preview omits or shortens.
 ///
-/// A shortened cell ends with `…`, and has no other mark. A program that needs whole values must fetch the rows. If
-/// all numbers are 0, all values are complete. Only spaces, line breaks and invisible characters can differ.
+/// A shortened cell in a preview ends with `…`, and has no other mark. A program that needs whole values must fetch
+/// the rows. If all numbers of an `Omitted` are 0, all values in the preview are complete. Only spaces, line breaks
+/// and invisible characters in the preview can differ from the stored values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Omitted {
@@ -48,7 +49,7 @@ pub struct Omitted {
 }
 
 impl Omitted {
-    /// Returns whether the preview contains all content, so that all numbers are 0.
+    /// Returns `true` if the preview omits no rows and no columns, and shortens no cells.
     pub fn is_none(self) -> bool {
         self == Self::default()
     }
@@ -59,7 +60,7 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// The minimum length of a cell. To make a row fit, cells are not shortened below this length.
+/// The minimum length of a cell. Cells are not shortened below this length to make a row fit.
 const LEAST_CELL: usize = 8;
 
 /// The minimum length of a shortened column name. With a shorter minimum, columns with the same prefix could get the
@@ -67,7 +68,7 @@ const LEAST_CELL: usize = 8;
 const LEAST_NAME: usize = 64;
 
 impl Preview {
-    /// Creates a preview with as many of `rows` as fit.
+    /// Creates a preview with as many of `rows` as fit in the limits.
     pub(crate) fn new(
         rows: &Rows,
         columns: &[ColumnDefinition],
@@ -78,8 +79,8 @@ impl Preview {
         Ok(Self::tightened(&rows, bounds, |tight| Self::fill(&rows, columns, tight, bounds.bytes)))
     }
 
-    /// Creates a preview with the columns [`row_columns`]. The rows and the definitions of these columns together stay
-    /// within the limit.
+    /// Creates a preview with the columns that [`row_columns`] returns. The rows and the column definitions of the
+    /// preview together stay within the size limit.
     pub(crate) fn with_columns(
         rows: &Rows,
         columns: &[ColumnDefinition],
@@ -133,15 +134,16 @@ impl Preview {
     }
 }
 
-/// The declared columns of a set, and the number of columns that a preview shows. A preview shows the first columns.
+/// The declared columns of a result set, and the number of columns that a preview shows. A preview shows the first
+/// columns.
 #[derive(Clone, Copy)]
 struct Columns<'a> {
     all: &'a [ColumnDefinition],
     shown: usize,
 }
 
-/// Returns a row with its first columns and limited cells, in the order of the declared columns. Also returns the
-/// number of shortened cells and the number of omitted members.
+/// Returns a copy of a row that fits in the limits: only the first columns, and shortened cells. The columns are in the
+/// declared order. The function also returns the number of shortened cells and the number of omitted members.
 fn fit(row: &Row, columns: Columns<'_>, bounds: Bounds) -> (Row, u64, u64) {
     let mut shortened = 0;
     let mut fitting = Row::new();
@@ -166,14 +168,15 @@ pub(crate) fn shown_columns(columns: &[ColumnDefinition], bounds: Bounds) -> (Ve
     (shown, omitted)
 }
 
-/// Returns the columns of the rows in a preview. The definitions of these columns use at most half of the size limit.
+/// Returns the columns of the rows in a preview. The definitions of the returned columns use at most half of the size
+/// limit of the preview.
 pub(crate) fn row_columns(columns: &[ColumnDefinition], bounds: Bounds) -> Vec<ColumnDefinition> {
     definitions(columns, bounds, bounds.bytes / 2).0
 }
 
-/// Returns the first columns with cleaned text, and their size. If the columns do not fit in `bytes`, the descriptions
-/// are omitted, because names and types are more useful. If the columns still do not fit, the last columns are
-/// omitted.
+/// Returns the first columns with cleaned text, and the size of these columns in bytes. If the columns do not fit in
+/// `bytes`, the descriptions are omitted, because names and types are more useful. If the columns still do not fit, the
+/// last columns are omitted.
 fn definitions(columns: &[ColumnDefinition], bounds: Bounds, bytes: usize) -> (Vec<ColumnDefinition>, usize) {
     let size = |columns: &[ColumnDefinition]| columns.iter().map(definition_bytes).sum::<usize>();
     let first = columns.iter().take(bounds.columns);
@@ -193,7 +196,8 @@ fn definitions(columns: &[ColumnDefinition], bounds: Bounds, bytes: usize) -> (V
     (shown, used)
 }
 
-/// Returns the size of a column: as JSON, or in the header of the text. The larger size counts.
+/// Returns the size of a column in a preview: the size as JSON or the size in the header of the text, whichever is
+/// larger.
 fn definition_bytes(column: &ColumnDefinition) -> usize {
     json_bytes(column).max(text::cell_bytes(&column.name))
 }

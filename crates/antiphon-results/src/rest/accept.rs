@@ -11,14 +11,14 @@ pub(super) enum Format {
     Json,
     /// NDJSON: one row on each line.
     Ndjson,
-    /// NDJSON under its newer media type.
+    /// NDJSON with its newer media type, `application/jsonl`.
     Jsonl,
-    /// CSV.
+    /// CSV: comma-separated values.
     Csv,
 }
 
 impl Format {
-    /// All formats. If a client prefers two formats equally, the server uses the first one in this list.
+    /// All formats. If a client prefers two formats equally, the server uses the format that is first in this list.
     const ALL: [Self; 4] = [Self::Json, Self::Ndjson, Self::Jsonl, Self::Csv];
 
     pub(super) fn media_type(self) -> &'static str {
@@ -39,8 +39,8 @@ impl Format {
         }
     }
 
-    /// Returns the format that the client prefers. Among equal preferences, the most specific media type wins. Returns
-    /// `None` if the client accepts no format.
+    /// Returns the format that the client prefers. If the client prefers two formats equally, the most specific media
+    /// type wins. Returns `None` if the client accepts none of the formats.
     pub(super) fn wanted(headers: &HeaderMap) -> Option<Self> {
         wanted(headers, &Self::ALL.map(Self::names)).map(|place| Self::ALL[place])
     }
@@ -55,15 +55,15 @@ pub(super) fn export(headers: &HeaderMap) -> Option<ExportFormat> {
     wanted(headers, &names).map(|place| ExportFormat::ALL[place])
 }
 
-/// Returns the index of the media type that the client prefers. Without an `Accept` header, this is the index of the
+/// Returns the index of the media type that the client prefers. Without an `Accept` header, returns the index of the
 /// first media type.
 fn wanted(headers: &HeaderMap, names: &[(&str, &str)]) -> Option<usize> {
     let mut accepts = headers.get_all(header::ACCEPT).iter().peekable();
     if accepts.peek().is_none() {
         return Some(0);
     }
-    // For each media type: the precision of the most specific matching range, and the quality of that range in
-    // thousandths. Less specific ranges do not count.
+    // Each entry belongs to one media type. The entry contains the precision of the most specific range that matches
+    // the media type, and the quality of this range in thousandths.
     let mut wanted = vec![(0_u8, 0_u16); names.len()];
     let ranges = accepts.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
     for (kind, subtype, quality) in ranges.filter_map(range) {
@@ -92,8 +92,8 @@ fn wanted(headers: &HeaderMap, names: &[(&str, &str)]) -> Option<usize> {
     best.map(|(place, _)| place)
 }
 
-/// Parses one range of an `Accept` header: `text/csv;q=0.5`. Returns `None` for an invalid range. The caller ignores
-/// invalid ranges.
+/// Parses one media range of an `Accept` header, such as `text/csv;q=0.5`. Returns `None` for an invalid media range.
+/// The caller ignores invalid media ranges.
 fn range(text: &str) -> Option<(&str, &str, u16)> {
     let mut parts = text.split(';').map(str::trim);
     let (kind, subtype) = parts.next()?.split_once('/')?;

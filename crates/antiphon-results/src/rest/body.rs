@@ -1,4 +1,4 @@
-//! Request bodies.
+//! Reads request bodies.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use http::{HeaderMap, header};
 
 use super::error::ApiError;
 
-/// Timeout for receiving a request body. Request bodies are small.
+/// Timeout for receiving a request body. The timeout is short, because request bodies are small.
 const SLOWEST: Duration = Duration::from_secs(30);
 
 /// Reads a body that is JSON or empty. An empty body can have any media type.

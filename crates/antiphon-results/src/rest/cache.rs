@@ -11,19 +11,21 @@ use crate::{
     store::Resource,
 };
 
-/// Maximum time in seconds for which rows are cached. A set can be deleted at any time.
+/// Maximum time in seconds for which clients can cache rows. The time is limited, because a result set can be deleted
+/// at any time.
 const LONGEST: i64 = 60 * 60;
 
-/// An HTTP validator (entity tag). Bodies with the same validator have the same meaning.
+/// An HTTP validator (entity tag). Response bodies with the same validator have the same meaning.
 pub(super) struct Tag(HeaderValue);
 
 impl Tag {
-    /// Creates the weak validator of a body.
+    /// Creates a weak validator (entity tag) from the bytes of a response body.
     pub(super) fn of_body(body: &[u8]) -> Self {
         Self::new(&Sha256::digest(body))
     }
 
-    /// Creates the weak validator of rows that never change. The result set and the request determine these rows.
+    /// Creates the weak validator of rows that never change. The validator depends only on the result set and the
+    /// request, because the result set and the request determine the rows.
     pub(super) fn of_request(
         inner: &Inner,
         resource: &Resource,
@@ -48,8 +50,8 @@ impl Tag {
         hash.update(&resource.id);
         hash.update([0]);
         hash.update(sort.map_or("", |sort| &sort.field));
-        // Only saved rows support these options. A column name after a NUL byte cannot be mistaken for the JSON of
-        // these options.
+        // Only snapshots support these options. A column name after a NUL byte cannot be mistaken for the JSON of these
+        // options.
         if options.sort.len() > 1 || !options.filter.is_empty() || !options.columns.is_empty() {
             hash.update([0]);
             let more = (&options.sort, &options.filter, &options.columns);
@@ -76,15 +78,16 @@ impl Tag {
         Self(HeaderValue::try_from(text).unwrap_or(self.0))
     }
 
-    /// Returns whether `If-Range` allows a partial response. The header must be missing, or contain exactly this strong
-    /// validator. A date in the header does not allow a partial response, because dates are not precise enough.
+    /// Returns whether `If-Range` allows a partial response. The header `If-Range` must be missing, or contain exactly
+    /// this strong validator. A date in `If-Range` does not allow a partial response, because dates are not precise
+    /// enough.
     pub(super) fn lets_range(&self, headers: &HeaderMap) -> bool {
         headers
             .get(header::IF_RANGE)
             .is_none_or(|value| value == self.0 && !self.0.as_bytes().starts_with(b"W/"))
     }
 
-    /// Returns whether the client already has this version.
+    /// Returns whether the client already has the body with this validator, according to `If-None-Match`.
     pub(super) fn is_known(&self, headers: &HeaderMap) -> bool {
         let own = opaque(self.0.to_str().unwrap_or_default());
         let values = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
@@ -96,8 +99,8 @@ impl Tag {
     }
 }
 
-/// Returns the validator without `W/`. `If-None-Match` uses a weak comparison, so a strong validator can match a weak
-/// validator.
+/// Returns the validator without the prefix `W/`. `If-None-Match` uses a weak comparison, so a strong validator can
+/// match a weak validator.
 fn opaque(tag: &str) -> &str {
     tag.strip_prefix("W/").unwrap_or(tag)
 }
@@ -110,8 +113,8 @@ pub(super) const VARY: (HeaderName, HeaderValue) =
 pub(super) const NO_CACHE: (HeaderName, HeaderValue) =
     (header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
 
-/// Returns how long rows can be cached. Rows that never change can be cached until the set expires. Rows from a link
-/// must be revalidated each time, because the link can be revoked.
+/// Returns how long rows can be cached. Rows that never change can be cached until the result set expires. Rows from a
+/// link must be revalidated each time, because the link can be revoked.
 pub(super) fn control(inner: &Inner, resource: &Resource, access: &Access) -> (HeaderName, HeaderValue) {
     if Consistency::of(resource) != Consistency::Fixed {
         return NO_CACHE;

@@ -1,4 +1,4 @@
-//! Requests for a result set, and the authentication of these requests.
+//! Extracts and authenticates the HTTP requests for a result set.
 
 use axum::extract::{FromRequestParts, RawPathParams};
 use http::{HeaderMap, Method, request::Parts};
@@ -10,10 +10,10 @@ use crate::{
     server::{Access, Action, DualResponseServer},
 };
 
-/// Maximum length of a query string in bytes. This length is enough for the longest cursor and a link.
+/// Maximum length of a query string in bytes. The maximum is enough for the longest cursor and a link.
 const MAX_QUERY: usize = 20 * 1024;
 
-/// Maximum length of an ID. Generated IDs are shorter.
+/// Maximum length of an ID. The IDs that a server generates are shorter than the maximum.
 const MAX_ID: usize = 64;
 
 /// A request for a result set, with the identity of the caller or a signed link.
@@ -74,7 +74,7 @@ fn action(parts: &Parts) -> Action {
     }
 }
 
-/// Returns whether the text can be an ID. Only such texts reach a store.
+/// Returns whether the text has the form of an ID. The server looks up only texts that have the form of an ID.
 pub(super) fn is_id(id: &str) -> bool {
     (1..=MAX_ID).contains(&id.len())
         && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')

@@ -11,10 +11,10 @@ use crate::{
     rows::{Row, Rows},
 };
 
-/// The conversion of rows to CSV.
+/// A converter that writes rows as CSV.
 pub(super) struct Table {
     columns: Vec<String>,
-    /// Whether cells that a spreadsheet would run as a formula are escaped.
+    /// If `true`, cells that a spreadsheet would run as a formula are escaped.
     safe: bool,
 }
 
@@ -48,7 +48,7 @@ impl Table {
         line
     }
 
-    /// Returns one line for each row.
+    /// Returns one CSV line for each row.
     pub(super) fn rows(&self, rows: &Rows) -> Result<String> {
         let mut lines = String::with_capacity(rows.bytes());
         for row in rows.iter() {
@@ -59,7 +59,7 @@ impl Table {
                 }
                 match cells.get(name).map(|cell| cell.get()) {
                     Some("null") | None if self.columns.len() > 1 => {}
-                    // An empty line would not count as a row.
+                    // CSV readers skip empty lines, so a row with a single empty cell is written as quotes.
                     Some("null") | None => lines.push_str("\"\""),
                     Some(cell) => self.cell(cell, &mut lines)?,
                 }
@@ -104,8 +104,8 @@ impl Table {
     }
 }
 
-/// Returns whether the text is a plain decimal number, as databases write it: `-12.50`. Spreadsheets do not run such
-/// numbers as formulas.
+/// Returns whether the text is a plain decimal number, as databases write it: `-12.50`. Spreadsheets do not run plain
+/// decimal numbers as formulas.
 fn is_number(text: &str) -> bool {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, "0"));
@@ -120,7 +120,7 @@ fn unreadable(error: serde_json::Error) -> DualResponseError {
 const MAX_NAME: usize = 100;
 
 /// Returns the `Content-Disposition` header. The plain file name contains no characters that have a meaning in a
-/// shell, a path or a header. A second form of the name (`filename*`) contains all letters.
+/// shell, a path or a header. A second form of the file name (`filename*`) contains all letters of the name.
 pub(super) fn disposition(name: &str, ending: &str) -> HeaderValue {
     let clean = |plain: bool| {
         let letter = |letter: char| letter.is_alphanumeric() && (!plain || letter.is_ascii());

@@ -11,12 +11,12 @@ use crate::{
     page::ErrorBody,
 };
 
-/// An error response. The response contains only text for the client. Internal details are logged when the error
-/// response is created.
+/// An error response. An error response contains only text for the client. Internal details of the error are logged
+/// when the error response is created.
 #[derive(Debug)]
 pub(super) struct ApiError {
     status: StatusCode,
-    /// Kind of error in one word.
+    /// Kind of error in one word, such as `not_found`.
     error: &'static str,
     message: Cow<'static, str>,
     code: ErrorCode,
@@ -27,7 +27,8 @@ pub(super) struct ApiError {
     total: Option<u64>,
 }
 
-/// Maximum length of a message in characters. A message can quote a part of the request.
+/// Maximum length of a message in characters. The length is limited, because a message can quote a part of the
+/// request.
 const MAX_MESSAGE: usize = 300;
 
 impl ApiError {
@@ -109,7 +110,8 @@ impl ApiError {
         Self { total, ..error }
     }
 
-    /// Creates the error for a server that does not sign links. The missing keys are a configuration, not a failure.
+    /// Creates the error for a server that does not sign links. A server can run without link keys, so this error is
+    /// not logged as an internal failure.
     pub(super) fn no_links() -> Self {
         Self::new(
             StatusCode::NOT_IMPLEMENTED,
@@ -119,7 +121,7 @@ impl ApiError {
         )
     }
 
-    /// Creates the error for an unexpected failure.
+    /// Creates the error response for an unexpected failure of the server.
     pub(super) fn internal() -> Self {
         Self::new(
             StatusCode::INTERNAL_SERVER_ERROR,
@@ -147,7 +149,8 @@ impl From<DualResponseError> for ApiError {
             DualResponseError::TooLarge(_) => {
                 (StatusCode::UNPROCESSABLE_ENTITY, "limit_exceeded", said.into())
             }
-            // From here on, the error text contains internal details and is replaced.
+            // The texts of the following errors contain internal details, so the response contains a general text
+            // instead.
             DualResponseError::Timeout { .. } => {
                 (StatusCode::GATEWAY_TIMEOUT, "timeout", "the source of the rows timed out".into())
             }
@@ -217,7 +220,8 @@ impl IntoResponse for ApiError {
     }
 }
 
-/// Returns the error for a method that the route does not support. Axum adds the supported methods in `Allow`.
+/// Returns the error for a method that the route does not support. Axum adds the header `Allow` with the supported
+/// methods.
 pub(super) async fn method_not_allowed() -> ApiError {
     ApiError::new(
         StatusCode::METHOD_NOT_ALLOWED,

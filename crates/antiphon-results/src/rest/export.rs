@@ -27,10 +27,10 @@ use crate::{
     store::{Origin, Resource},
 };
 
-/// The digest of the whole file, even if the response contains only a part.
+/// The response header with the digest of the whole file, even if the response contains only a part of the file.
 const REPR_DIGEST: HeaderName = HeaderName::from_static("repr-digest");
 
-/// The response header that reports omitted rows at the end, and the reason.
+/// The response header that contains the reason why the last rows were omitted.
 pub(super) const TRUNCATED: HeaderName = HeaderName::from_static("antiphon-truncated");
 
 type Answer = Result<Response, ApiError>;
@@ -102,7 +102,7 @@ async fn answer(
     let Some(asked) = asked else { return written(server, method, call, whole().await?, false) };
     let part = server.export_of(resource, &call.access, request.clone().with_range(Some(asked))).await;
     let part = match part {
-        // The range may not exist in the current bytes, but `If-Range` can name other bytes.
+        // The range possibly does not exist in the current file, but `If-Range` can refer to an older file.
         Err(DualResponseError::Invalid(text)) if text.starts_with("range") => {
             let export = whole().await?;
             let tag = Tag::strong(&export.tag);
@@ -179,7 +179,7 @@ fn written(
     Ok(response)
 }
 
-/// Returns a response with rows that are not saved, as a stream with a file name.
+/// Returns a file download with rows that are not saved, as a stream.
 async fn plain(
     server: &DualResponseServer,
     method: &Method,

@@ -1,4 +1,4 @@
-//! Checks of all requests, and headers of all responses.
+//! Checks all requests, and sets the headers of all responses.
 
 use std::{panic::AssertUnwindSafe, time::Duration};
 
@@ -24,14 +24,14 @@ use super::{
 };
 use crate::{DualResponseServerOptions, ErrorCode, snapshot::ExportFormat};
 
-/// Bodies with fewer bytes are not compressed.
+/// Minimum size in bytes of a response body that is compressed.
 const COMPRESSED_FROM: u16 = 1024;
 
-/// Time for which a browser can cache the CORS permissions.
+/// Time for which a browser can cache the CORS permissions of a route.
 const REMEMBERED: Duration = Duration::from_secs(10 * 60);
 
-/// Returns the guard of the routes. If a request has a `Host` header, this host must be allowed. The request must come
-/// from a program, from the server's own pages, or from an allowed origin.
+/// Returns the guard that checks each request to the routes. If a request has a `Host` header, the host in the header
+/// must be allowed. Each request must come from a program, from the server's own web pages, or from an allowed origin.
 pub(super) fn door(base: &Url, options: &DualResponseServerOptions) -> Guard {
     let own = || base.host_str().map(ToOwned::to_owned).into_iter().chain(loopback_hosts()).collect();
     let hosts: Vec<String> = options.allowed_hosts.clone().unwrap_or_else(own);
@@ -72,7 +72,7 @@ pub(super) async fn guard(request: Request, next: Next) -> Response {
     response
 }
 
-/// Makes the validator weak if the body was compressed, because compression changes the bytes.
+/// Makes the validator of a response weak if the body was compressed, because compression changes the bytes.
 fn weaken(headers: &mut HeaderMap) {
     if !headers.contains_key(header::CONTENT_ENCODING) {
         return;
@@ -84,8 +84,8 @@ fn weaken(headers: &mut HeaderMap) {
     }
 }
 
-/// Compresses responses. Speed has priority over size. Partial responses and formats that are already compressed stay
-/// unchanged.
+/// Compresses responses. The compression is fast, even if this makes the compressed body larger. Partial responses and
+/// formats that are already compressed stay unchanged.
 pub(super) fn compression() -> CompressionLayer<impl Predicate> {
     let worth = SizeAbove::new(COMPRESSED_FROM).and(is_uncompressed);
     CompressionLayer::new().quality(CompressionLevel::Fastest).compress_when(worth)
@@ -98,7 +98,8 @@ fn is_uncompressed(_: StatusCode, _: Version, headers: &HeaderMap, _: &Extension
     !compressed.any(|format| kind.starts_with(format.media_type()))
 }
 
-/// Allows web pages of these origins (CORS). `*` allows all. An invalid origin is ignored, and a warning is logged.
+/// Allows requests from web pages of these origins (CORS). The origin `*` allows all web pages. An invalid origin is
+/// ignored, and a warning is logged.
 pub(super) fn cors(origins: &[String]) -> Option<CorsLayer> {
     if origins.is_empty() {
         return None;

@@ -2,35 +2,36 @@
 //!
 //! | route | action |
 //! |---|---|
-//! | `GET /{id}` | returns the metadata of a set |
-//! | `POST /{id}` | returns a page of the set's rows, or all rows as NDJSON or CSV |
+//! | `GET /{id}` | returns the metadata of a result set |
+//! | `POST /{id}` | returns a page of the result set's rows, or all rows as NDJSON or CSV |
 //! | `GET /{id}/rows` | returns the same rows as `POST /{id}`, for caches and browsers |
-//! | `GET /{id}/manifest` | returns the metadata of a set and the list of its chunks |
-//! | `GET /{id}/export` | exports a set as NDJSON, CSV, Arrow, Parquet or an Excel workbook, with byte ranges |
-//! | `GET /{id}/chunks/{index}` | exports one chunk of a set |
-//! | `GET /{id}/stats` | returns statistics of the columns of a set |
-//! | `POST /{id}/aggregate` | returns aggregates of a set's rows, such as counts and sums, for each group |
-//! | `POST /{id}/query` | creates a new set with an SQL query over an existing set |
-//! | `GET /{id}/view` | returns a web page that shows a set |
-//! | `PUT /{id}` | pins or unpins a set, or extends the lifetime of a set |
-//! | `DELETE /{id}` | deletes a set |
-//! | `POST /{id}/links` | signs a link to a set |
-//! | `DELETE /{id}/links` | revokes all links to a set |
+//! | `GET /{id}/manifest` | returns the metadata of a result set and the list of its chunks |
+//! | `GET /{id}/export` | exports a result set as NDJSON, CSV, Arrow, Parquet or an Excel workbook, with byte ranges |
+//! | `GET /{id}/chunks/{index}` | exports one chunk of a result set |
+//! | `GET /{id}/stats` | returns statistics of the columns of a result set |
+//! | `POST /{id}/aggregate` | returns aggregates of a result set's rows, such as counts and sums, for each group |
+//! | `POST /{id}/query` | creates a new result set with an SQL query over an existing set |
+//! | `GET /{id}/view` | returns a web page that shows a result set |
+//! | `PUT /{id}` | pins or unpins a result set, or extends the lifetime of a set |
+//! | `DELETE /{id}` | deletes a result set |
+//! | `POST /{id}/links` | signs a link to a result set |
+//! | `DELETE /{id}/links` | revokes all links to a result set |
 //! | `GET /openapi.json` | returns the description of all routes: [`openapi`] |
 //!
-//! Request and response bodies follow the dual response specification exactly. Additional data is in headers. The
-//! header `Link` contains the URL of the next page, including a cursor. `Antiphon-Consistency` indicates whether all
-//! pages show the same data. `Antiphon-Truncated` is present if the last rows were omitted because of a limit.
+//! Request and response bodies follow the dual response specification exactly. Response headers contain additional
+//! data. The header `Link` contains the URL of the next page, including a cursor. `Antiphon-Consistency` indicates
+//! whether all pages show the same data. `Antiphon-Truncated` is present if the last rows were omitted because of a
+//! limit.
 //!
-//! The server rejects requests with an unknown `Host`, and requests from web pages of unknown origins. The response
-//! has status 403, and the server reads no result set for the request.
+//! The server rejects requests with an unknown `Host`, and requests from web pages of unknown origins. The response to
+//! a rejected request has status 403, and the server does not read a result set for the request.
 //!
 //! If rows are still being saved, or a sorted or filtered view is still being built, the response has status 202 and
 //! the header `Retry-After`.
 //!
-//! The server logs audit events and the details of internal errors. Responses do not contain these details. The
-//! server's log never contains a signed link. A signed link is in the query string of the URL. If you add a trace
-//! layer around the router, do not log the query.
+//! The server logs audit events and the details of internal errors. Responses do not contain the details of internal
+//! errors. The server's log never contains a signed link. A signed link is in the query string of the URL. If you add
+//! a trace layer around the router, do not log the query string.
 
 mod accept;
 mod ask;
@@ -64,8 +65,8 @@ pub use crate::server::Authenticate;
 use crate::server::DualResponseServer;
 
 impl DualResponseServer {
-    /// Returns an axum router with all routes, and starts the periodic clean-up of expired sets. Mount the router at
-    /// the path of the base URL.
+    /// Returns an axum router with all routes, and starts the periodic clean-up of expired result sets. Mount the
+    /// router at the path of the server's base URL.
     ///
     /// Call this method within a Tokio runtime.
     ///

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-/// The source of the document. The tests below compare the document with the routes and the query parameters in the
-/// code.
+/// The JSON text of the `OpenAPI` document. The tests below compare the document with the routes and the query
+/// parameters in the code.
 const DOCUMENT: &str = include_str!("../../openapi.json");
 
 /// Returns an `OpenAPI` 3.1 document that describes every route, parameter, body, response, header and error.
@@ -20,7 +20,7 @@ pub fn openapi() -> Value {
     serde_json::from_str(DOCUMENT).expect("`openapi.json` is JSON, which a test checks")
 }
 
-/// Returns the document for the server at this URL.
+/// Returns the `OpenAPI` document for the server at this URL.
 pub(super) fn for_server(url: &str) -> Value {
     let mut document = openapi();
     document["servers"][0]["url"] = url.into();
@@ -52,8 +52,8 @@ mod tests {
     /// The HTTP methods of operations in the document.
     const METHODS: [&str; 8] = ["get", "put", "post", "delete", "options", "head", "patch", "trace"];
 
-    /// Returns an invalid value of a query parameter. If a route reads the parameter, the route rejects a request with
-    /// this value.
+    /// Returns an invalid value of a query parameter. If a route reads the query parameter, the route rejects a
+    /// request with the invalid value.
     fn wrong(parameter: &str) -> &'static str {
         match parameter {
             "columns" => ",",
@@ -67,7 +67,7 @@ mod tests {
         DualResponseServer::new(options).unwrap()
     }
 
-    /// Returns the operations of the document: path, method and content.
+    /// Returns the operations of the `OpenAPI` document: path, method and content.
     fn operations(document: &Value) -> Vec<(&str, &str, &Value)> {
         let paths = document["paths"].as_object().unwrap();
         let each = paths.iter().flat_map(|(path, item)| {
@@ -162,7 +162,8 @@ mod tests {
         }
     }
 
-    /// Sends a request for a new set. Returns the status of the response. For an error, also returns the body.
+    /// Sends a request for a new result set. Returns the status of the response. For an error response, also returns
+    /// the body.
     async fn probe(
         server: &DualResponseServer,
         router: &Router,

@@ -1,11 +1,11 @@
-//! Ranges of bytes.
+//! Parses and formats the HTTP headers for ranges of bytes.
 
 use http::{HeaderMap, HeaderValue, header};
 
 use crate::snapshot::ByteRange;
 
-/// Returns the requested range. Invalid ranges and lists of ranges are ignored, because HTTP allows a server to send
-/// the whole file instead.
+/// Returns the range of bytes that the request headers ask for. Invalid ranges and lists of ranges are ignored,
+/// because HTTP allows a server to send the whole file instead.
 pub(super) fn asked(headers: &HeaderMap) -> Option<ByteRange> {
     let mut values = headers.get_all(header::RANGE).iter();
     let (value, None) = (values.next()?, values.next()) else { return None };
@@ -28,7 +28,7 @@ pub(super) fn asked(headers: &HeaderMap) -> Option<ByteRange> {
     }
 }
 
-/// Returns the `Content-Range` header of a part.
+/// Returns the `Content-Range` header of a response with a part of a file.
 pub(super) fn content_range(start: u64, length: u64, total: Option<u64>) -> Option<HeaderValue> {
     let last = start.checked_add(length.checked_sub(1)?)?;
     let total = total.map_or_else(|| "*".to_owned(), |total| total.to_string());

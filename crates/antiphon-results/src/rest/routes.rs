@@ -70,7 +70,8 @@ pub(super) async fn rows(State(server): State<DualResponseServer>, call: Call) -
         options.sort = vec![sort];
     }
     let headers = [cache::control(&server.inner, &resource, &call.access), VARY];
-    // Some sets reject cursors, so a request with a cursor has no validator in advance.
+    // Some result sets reject cursors. So for a request with a cursor, the validator is not compared before the page is
+    // read.
     let fixed = Consistency::of(&resource) == Consistency::Fixed && options.cursor.is_none();
     let tag = fixed.then(|| Tag::of_request(&server.inner, &resource, &options, format, csv_safe));
     if let Some(tag) = &tag
@@ -111,13 +112,13 @@ pub(super) async fn delete(State(server): State<DualResponseServer>, call: Call)
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// Returns whether the set can fulfil the request. If not, the response is an error, even if the client sends a
-/// validator that matches.
+/// Returns whether the result set can fulfil the request. If the result set cannot fulfil the request, the response is
+/// an error, even if the client sends a validator that matches.
 pub(super) fn is_plain(resource: &Resource, options: &PageOptions) -> bool {
     let known = |field: &String| resource.columns.iter().any(|column| column.name == *field);
     let sorts = options.sort.iter().all(|sort| known(&sort.field));
     let more = options.sort.len() > 1 || !options.filter.is_empty() || !options.columns.is_empty();
-    // Other options of saved rows are not checked here, because the read checks them.
+    // For snapshots, the other options are not checked here, because these options are checked when the page is read.
     sorts && !more
 }
 
@@ -146,7 +147,7 @@ fn page_body(page: &Page) -> String {
     body
 }
 
-/// Adds the headers of a page.
+/// Adds the response headers of a page.
 fn page_headers(
     server: &DualResponseServer,
     call: &Call,

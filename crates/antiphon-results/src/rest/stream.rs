@@ -1,4 +1,4 @@
-//! Streams all rows of a set, in batches.
+//! Streams all rows of a result set, in batches.
 
 use std::{io, panic::AssertUnwindSafe, time::Duration};
 
@@ -25,11 +25,11 @@ use crate::{
     store::{Origin, Resource},
 };
 
-/// The response header that reports the consistency between the pages of a set.
+/// The response header that reports the consistency between the pages of a result set.
 pub(super) const CONSISTENCY: HeaderName = HeaderName::from_static("antiphon-consistency");
 
-/// Returns a response with rows as NDJSON or CSV. One batch is in memory at a time. The next batch is read after the
-/// current batch is sent.
+/// Returns a response with rows as NDJSON or CSV. Only one batch of rows is in memory at a time. The next batch of
+/// rows is read after the current batch is sent.
 pub(super) async fn answer(
     server: &DualResponseServer,
     call: &Call,
@@ -70,7 +70,7 @@ pub(super) async fn answer(
     }
 }
 
-/// Returns one line for each row.
+/// Returns one line of NDJSON for each row.
 fn lines(rows: &Rows) -> String {
     let mut lines = String::with_capacity(rows.bytes() + 1);
     for row in rows.iter() {
@@ -80,15 +80,15 @@ fn lines(rows: &Rows) -> String {
     lines
 }
 
-/// Waits for the first part of the body, with the timeout of the source.
+/// Waits for the first part of a streamed body, at most for the source timeout.
 pub(super) async fn first<T>(part: impl Future<Output = T>, server: &DualResponseServer) -> Result<T> {
     let limit = server.inner.options.limits.source_timeout;
     tokio::time::timeout(limit, part).await.map_err(|_| DualResponseError::Timeout { limit })
 }
 
-/// Creates a response body from parts. An error midway aborts the connection, so that the client cannot mistake an
-/// incomplete body for a complete body. If the client or the source stalls for too long, the connection is aborted too,
-/// because other requests wait for its slot.
+/// Creates a response body from parts. An error in the middle of the body aborts the connection, so that the client
+/// cannot mistake an incomplete body for a complete body. The connection is also aborted if the client or the source
+/// stalls for too long, because other requests wait for the slot.
 pub(super) fn body(parts: impl Stream<Item = Result<Bytes>> + Send + 'static, stall: Duration) -> Body {
     let parts = AssertUnwindSafe(parts).catch_unwind().map(|part| match part {
         Ok(part) => part,
@@ -132,7 +132,7 @@ pub(super) fn body(parts: impl Stream<Item = Result<Bytes>> + Send + 'static, st
             None => Some((Err(io::Error::other("the server closed the stream of rows early")), None)),
         }
     });
-    // The compression layer polls the stream again after its end.
+    // The compression layer polls the stream again after the end of the stream, so the stream must be fused.
     Body::from_stream(parts.fuse())
 }
 

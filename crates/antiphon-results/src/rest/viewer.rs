@@ -1,4 +1,4 @@
-//! The web page that shows a set.
+//! The web page that shows a result set.
 
 use std::fmt::Write as _;
 
@@ -13,8 +13,8 @@ use sha2::{Digest as _, Sha256};
 use super::{cache::Tag, call::is_id, error::ApiError};
 use crate::VIEWER;
 
-/// Handles `GET /{id}/view`. The web page is the same for every set and contains no data. The server returns the web
-/// page without a lookup, so the response does not reveal whether a set exists.
+/// Handles `GET /{id}/view`. The web page is the same for every result set and contains no data. The server returns
+/// the web page without a lookup, so the response does not reveal whether a result set exists.
 pub(super) fn view(page: Page, names: &RawPathParams, headers: &HeaderMap) -> Result<Response, ApiError> {
     if !names.iter().any(|(name, id)| name == "id" && is_id(id)) {
         return Err(ApiError::not_found());
@@ -36,8 +36,8 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// Creates the policy. The policy allows only the scripts and styles in the web page, and only requests to this
-    /// server.
+    /// Creates the content security policy. The policy allows only the scripts and styles in the web page, and only
+    /// requests to this server.
     pub(super) fn new() -> Self {
         let (scripts, styles) = (hashes(VIEWER, "script"), hashes(VIEWER, "style"));
         let policy = format!(
@@ -48,7 +48,8 @@ impl Page {
     }
 }
 
-/// Returns the hashes of the content of all tags with this name, each after a space, or `'none'`.
+/// Returns the hashes of the contents of all tags with this name, each after a space. Returns `'none'` if the page has
+/// no tag with this name.
 fn hashes(page: &str, tag: &str) -> String {
     let (open, close) = (format!("<{tag}"), format!("</{tag}>"));
     let mut found = String::new();

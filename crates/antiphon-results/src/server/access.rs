@@ -14,7 +14,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Access {
-    /// The program that runs the server. All actions are allowed.
+    /// The program that runs the server, which is allowed to perform all actions.
     Program,
     /// An authenticated or anonymous caller. The access policy decides which actions are allowed.
     Caller(Owner),
@@ -23,7 +23,7 @@ pub enum Access {
     Link(LinkAccess),
 }
 
-/// The permissions of a verified link. [`open_link`](super::DualResponseServer::open_link) creates this value.
+/// The permissions of a verified link. [`open_link`](super::DualResponseServer::open_link) creates a `LinkAccess`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkAccess(pub(crate) Grant);
 
@@ -41,7 +41,7 @@ impl Access {
         }
     }
 
-    /// Returns the owner for the audit.
+    /// Returns the identity of the caller, for the audit record.
     pub(crate) fn owner(&self) -> Owner {
         match self {
             Self::Caller(owner) => owner.clone(),
@@ -54,21 +54,21 @@ impl Access {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Action {
-    /// Creating the set.
+    /// Creating the result set.
     Create,
-    /// Reading the metadata of the set.
+    /// Reading the metadata of the result set.
     Describe,
-    /// Reading the rows of the set.
+    /// Reading the rows of the result set.
     Read,
-    /// Pinning or unpinning the set, or extending the lifetime of the set.
+    /// Pinning or unpinning the result set, or extending the lifetime of the set.
     Pin,
-    /// Deleting the set.
+    /// Deleting the result set.
     Delete,
     /// Exporting all rows or one chunk as a file.
     Export,
-    /// Creating a new set with an SQL query over this set.
+    /// Creating a new result set with an SQL query over the existing set.
     Query,
-    /// Creating a link to the set, or revoking its links.
+    /// Creating a link to the result set, or revoking the links to the result set.
     Link,
 }
 
@@ -87,7 +87,8 @@ impl Action {
         }
     }
 
-    /// Returns the scope that a link needs for this action. No link allows the creation of sets or links.
+    /// Returns the scope that a link needs for this action. No link allows the creation of result sets or of other
+    /// links.
     fn scope(self) -> Option<Scope> {
         match self {
             Self::Describe | Self::Read | Self::Export => Some(Scope::Read),
@@ -117,7 +118,7 @@ impl Scope {
 #[async_trait]
 pub trait Authorize: Send + Sync + 'static {
     /// Returns whether `caller` is allowed to perform `action` on `resource`. If the action is not allowed, the server
-    /// responds that the set does not exist.
+    /// responds that the result set does not exist.
     async fn authorize(&self, resource: &Resource, caller: &Owner, action: Action) -> bool;
 }
 
@@ -132,7 +133,7 @@ where
 }
 
 impl Inner {
-    /// Opens a set to read or export its rows. Records a rejected attempt in the audit.
+    /// Opens a set to read or export its rows. Records a rejected attempt to open a result set in the audit.
     pub(crate) async fn open_rows(&self, id: &str, access: &Access, action: Action) -> Result<Resource> {
         let opened = self.open(id, access, action).await;
         if let Err(error) = &opened {
@@ -141,11 +142,11 @@ impl Inner {
         opened
     }
 
-    /// Opens a set for an action.
+    /// Reads a result set from the store, and checks that `access` allows the action.
     ///
-    /// A caller gets the same error for a missing set and for the set of another owner.
+    /// A caller gets the same error for a missing result set and for the set of another owner.
     pub(crate) async fn open(&self, id: &str, access: &Access, action: Action) -> Result<Resource> {
-        // A link contains the ID of its set and its scopes. Both are checked before any lookup.
+        // A link contains the ID of its set and its scopes. The ID and the scopes are checked before any lookup.
         check_link(id, access, action)?;
         self.read_clock().await;
         let Some(resource) = self.options.store.get(id).await? else {
@@ -160,7 +161,8 @@ impl Inner {
         Ok(resource)
     }
 
-    /// Checks whether an action is allowed on a set that is already open. Does not read from the store.
+    /// Checks whether an action is allowed on a result set that is already open. The check does not read from the
+    /// store of result sets.
     pub(crate) async fn permit(&self, resource: &Resource, access: &Access, action: Action) -> Result<()> {
         check_link(&resource.id, access, action)?;
         let may = match access {
@@ -183,7 +185,7 @@ impl Inner {
     }
 }
 
-/// Checks whether a link is valid for this set and this action.
+/// Checks whether a link is valid for this result set and this action.
 fn check_link(id: &str, access: &Access, action: Action) -> Result<()> {
     let Access::Link(LinkAccess(grant)) = access else { return Ok(()) };
     if grant.id != id {

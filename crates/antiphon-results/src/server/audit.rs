@@ -7,8 +7,8 @@ use crate::{error::ErrorCode, owner::Owner};
 
 pub(crate) type Listener = Arc<dyn Fn(&AuditEvent) + Send + Sync>;
 
-/// An audit record of an action on a result set, or of a rejected attempt. The record contains no rows, parameters or
-/// tokens.
+/// An audit record of an action on a result set, or of an action that the server rejected. An audit record contains no
+/// rows, parameters or tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AuditEvent {
@@ -16,15 +16,16 @@ pub struct AuditEvent {
     pub at: DateTime<Utc>,
     /// Action that was performed or rejected.
     pub action: Action,
-    /// ID of the set.
+    /// ID of the result set.
     pub id: String,
-    /// Identity of the caller. Empty if the caller is unknown, is the program itself, or used a signed link.
+    /// Identity of the caller. The identity is empty if the caller is unknown, is the program itself, or used a signed
+    /// link.
     pub caller: Owner,
     /// Whether the caller used a signed link.
     pub by_link: bool,
-    /// Number of rows returned.
+    /// Number of rows that the server returned to the caller.
     pub rows: u64,
-    /// Number of bytes returned.
+    /// Number of bytes that the server returned to the caller.
     pub bytes: u64,
     /// Error code, if the action failed or was rejected.
     pub refused: Option<ErrorCode>,
@@ -42,7 +43,7 @@ impl Inner {
         self.record(access.owner(), matches!(access, Access::Link(_)), action, id, (rows, bytes), refused);
     }
 
-    /// Records an event. Call this function directly if no `Access` exists because the link or the credentials were
+    /// Records an audit event. Call `record` directly if no `Access` exists because the link or the credentials were
     /// invalid.
     pub(crate) fn record(
         &self,
@@ -53,7 +54,8 @@ impl Inner {
         (rows, bytes): (u64, u64),
         refused: Option<ErrorCode>,
     ) {
-        // A rejected ID can be any text.
+        // The ID in a rejected request can be any text, so the record contains only 64 characters without control
+        // characters.
         let id: String = id.chars().filter(|character| !character.is_control()).take(64).collect();
         let event = AuditEvent { at: self.now(), action, id, caller, by_link, rows, bytes, refused };
         tracing::info!(
@@ -74,9 +76,9 @@ impl Inner {
 }
 
 impl DualResponseServer {
-    /// Sets a second listener for audit events, for example for metrics. The server calls this listener in addition to
-    /// the listener of [`with_audit`](super::DualResponseServerOptions::with_audit). Returns `false` if a second
-    /// listener is already set.
+    /// Sets a second function that is called for each audit event, for example to count metrics. The server calls the
+    /// second listener in addition to the listener of [`with_audit`](super::DualResponseServerOptions::with_audit).
+    /// Returns `false` if a second listener is already set.
     pub fn watch(&self, listener: impl Fn(&AuditEvent) + Send + Sync + 'static) -> bool {
         self.inner.watcher.set(Arc::new(listener)).is_ok()
     }

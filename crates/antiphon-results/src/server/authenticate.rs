@@ -9,8 +9,8 @@ use crate::{error::Result, owner::Owner};
 /// Every closure `Fn(&Parts) -> Option<Owner>` implements this trait.
 #[async_trait]
 pub trait Authenticate: Send + Sync + 'static {
-    /// Returns the caller, or `None` if the request has no valid credentials. If the result is `None`, the server
-    /// responds with status 401.
+    /// Returns the caller, or `None` if the request has no valid credentials. If this method returns `None`, the
+    /// server responds with status 401.
     ///
     /// # Errors
     ///

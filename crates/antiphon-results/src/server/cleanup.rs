@@ -22,8 +22,8 @@ impl DualResponseServer {
                     if let Err(error) = inner.clean_up().await {
                         tracing::warn!(%error, "expired result sets could not be removed; retrying at the next clean-up");
                     }
-                    // A store that is not shared does not contain the sets of other processes. With such a store, a
-                    // sweep would remove the snapshots of the other processes.
+                    // A store that is not shared does not contain the sets of other processes. So a sweep in this
+                    // process would remove the snapshots of the other processes.
                     if swept.elapsed() < sweep::INTERVAL || !inner.options.store.is_shared() {
                         continue;
                     }
@@ -37,10 +37,10 @@ impl DualResponseServer {
         });
     }
 
-    /// Removes expired sets now, and returns the number of sets that this call removed.
+    /// Removes expired result sets now, and returns the number of sets that this call removed.
     ///
-    /// The server also removes expired sets periodically, by default every minute. Each result set is removed by
-    /// exactly one replica.
+    /// The server also removes expired result sets periodically, by default every minute. Each result set is removed
+    /// by exactly one replica.
     pub async fn clean_up(&self) -> Result<u64> {
         self.inner.clean_up().await
     }

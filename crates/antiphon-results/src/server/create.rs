@@ -89,7 +89,8 @@ impl CreateOptions {
     /// [`ResultLimits::with_settle`](crate::ResultLimits::with_settle), and the response states whether rows are still
     /// being written.
     ///
-    /// This option has an effect only on snapshots. The rows of other sets are available immediately.
+    /// The option `complete` has an effect only on snapshots. The rows of all other result sets are available
+    /// immediately.
     pub fn complete(mut self) -> Self {
         self.complete = true;
         self
@@ -107,10 +108,10 @@ impl CreateOptions {
     }
 }
 
-/// Maximum number of columns.
+/// Maximum number of columns of a result set.
 const MAX_COLUMNS: usize = 1000;
 
-/// Maximum length of a name in bytes.
+/// Maximum length of a result set's display name in bytes.
 const MAX_NAME: usize = 256;
 
 impl Inner {
@@ -171,7 +172,7 @@ impl Inner {
         kept
     }
 
-    /// Stores a set with the data from its source.
+    /// Stores a result set with the data from its source.
     async fn keep(
         &self,
         mut resource: Resource,
@@ -199,8 +200,9 @@ impl Inner {
         Ok(response)
     }
 
-    /// Returns an error if no caller could access the set. If the server authenticates callers, a set must have an
-    /// owner. If the server has no authentication, no access policy and no link keys, a set must not have an owner.
+    /// Returns an error if no caller would be allowed to access the new result set. If the server authenticates
+    /// callers, a result set must have an owner. If the server has no authentication, no access policy and no link
+    /// keys, a result set must not have an owner.
     fn check_owner(&self, owner: &Owner) -> Result<()> {
         if self.knows_callers() && owner.is_nobody() {
             return Err(DualResponseError::Config(
@@ -251,7 +253,7 @@ impl Inner {
                     key: Vec::new(),
                     sorts: true,
                     total: rows.len() as u64,
-                    // Includes the brackets.
+                    // The added 2 bytes are the brackets of the JSON array.
                     bytes: Some(rows.bytes() as u64 + 2),
                     sample,
                 };
@@ -276,7 +278,7 @@ impl Inner {
                     sample,
                 })
             }
-            // `create_unaudited` has handled this source before.
+            // `create_unaudited` saves the rows of a snapshot source and does not call `take` for this source.
             Source::Snapshot(_) => {
                 Err(DualResponseError::Invalid("a snapshot source must be saved first".into()))
             }
@@ -309,8 +311,8 @@ impl Inner {
         Bounds { bytes, cell: limits.preview_cell, columns: limits.preview_columns }
     }
 
-    /// Creates the preview of a set. The preview is so small that the text and the structured content each stay within
-    /// the limit.
+    /// Creates the preview of a result set. The preview is so small that the text and the structured content each stay
+    /// within the size limit of previews.
     pub(super) fn preview(
         &self,
         resource: &Resource,
@@ -320,7 +322,8 @@ impl Inner {
     ) -> Result<Preview> {
         let limit = self.options.limits.preview_bytes;
         let overhead = overhead(&self.uri(&resource.id), &self.url(&resource.id), &resource.name, lineage);
-        // The overhead is an upper bound. If the limit is small, this bound would leave no room for rows.
+        // `overhead` is an upper bound. If `limit` is small, the overhead would leave no room for rows, so rows always
+        // get a quarter of the limit.
         let left = limit.saturating_sub(overhead).max(limit / 4);
         Preview::with_columns(rows, columns, self.bounds(left))
             .map_err(|error| DualResponseError::Query(error.into()))
@@ -355,7 +358,7 @@ impl Inner {
     }
 }
 
-/// The data from a source.
+/// The data that the server gets from a source when a result set is created.
 struct Taken {
     origin: Origin,
     columns: Vec<ColumnDefinition>,
@@ -366,7 +369,7 @@ struct Taken {
     sample: Rows,
 }
 
-/// Returns an error if there are too many columns.
+/// Returns an error if a result set has more than [`MAX_COLUMNS`] columns.
 pub(super) fn check_width(columns: &[ColumnDefinition]) -> Result<()> {
     if columns.len() <= MAX_COLUMNS {
         return Ok(());
@@ -391,7 +394,8 @@ fn bounded(name: String) -> String {
     if name.len() <= MAX_NAME { name } else { name.chars().take(MAX_NAME / 4).collect() }
 }
 
-/// Returns 160 random bits. The ID is not case-sensitive, so that it can be the host of a URI.
+/// Returns a new ID of a result set, with 160 random bits. The ID has no upper-case letters, so that it can be the
+/// host of a URI.
 fn new_id() -> String {
     const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
     let mut bits = [0; 20];

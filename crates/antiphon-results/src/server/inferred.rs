@@ -9,8 +9,8 @@ use crate::{
     rows::{Row, Rows},
 };
 
-/// Returns the columns of rows. Each member of any row becomes a column. If all its values have a common type, this is
-/// the type of the column.
+/// Infers the columns of rows. Each member that occurs in a row becomes a column. If all values of a column have a
+/// common type, the column gets that type.
 pub(super) fn inferred(rows: &Rows) -> Result<Vec<ColumnDefinition>, serde_json::Error> {
     let mut order = Vec::new();
     let mut found: BTreeMap<String, (Option<ColumnType>, usize)> = BTreeMap::new();

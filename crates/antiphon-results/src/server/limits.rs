@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-/// The limits of a [`DualResponseServer`](crate::DualResponseServer). A limit applies to every input from clients.
+/// The limits of a [`DualResponseServer`](crate::DualResponseServer). The server limits every input from clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResultLimits {
     pub(crate) preview_bytes: usize,
@@ -69,8 +69,8 @@ impl Default for ResultLimits {
 }
 
 impl ResultLimits {
-    /// Sets the maximum size in bytes of the text for the model. The same limit applies to the structured content, as
-    /// compact JSON. The name and the URL of the set are not shortened. Default: 8 KiB.
+    /// Sets the maximum size in bytes of the text for the model. The size limit of the text also applies to the
+    /// structured content, as compact JSON. The name and the URL of the result set are not shortened. Default: 8 KiB.
     #[must_use]
     pub fn with_preview_bytes(mut self, bytes: usize) -> Self {
         self.preview_bytes = bytes;
@@ -98,16 +98,16 @@ impl ResultLimits {
         self
     }
 
-    /// Sets the maximum number of rows in one page. If a client requests more rows, the page has this number of rows.
-    /// The minimum is 1. Default: 10,000.
+    /// Sets the maximum number of rows in one page. If a client requests more rows than the maximum, the page has the
+    /// maximum number of rows. The lowest possible maximum is 1 row. Default: 10,000.
     #[must_use]
     pub fn with_page_rows(mut self, rows: u64) -> Self {
         self.page_rows = rows;
         self
     }
 
-    /// Sets the maximum size of one page in bytes. If the requested rows are larger, the page has fewer rows. Default:
-    /// 16 MiB.
+    /// Sets the maximum size of one page in bytes. If the requested rows are larger than the maximum page size, the
+    /// page has fewer rows. Default: 16 MiB.
     #[must_use]
     pub fn with_page_bytes(mut self, bytes: usize) -> Self {
         self.page_bytes = bytes;
@@ -121,8 +121,8 @@ impl ResultLimits {
         self
     }
 
-    /// Sets the maximum size in bytes of the query parameters of a set. The same limit applies to the metadata of a
-    /// set. Default: 64 KiB.
+    /// Sets the maximum size in bytes of the query parameters of a result set. The limit for query parameters also
+    /// applies to the metadata of a result set. Default: 64 KiB.
     #[must_use]
     pub fn with_metadata_bytes(mut self, bytes: usize) -> Self {
         self.metadata_bytes = bytes;
@@ -143,15 +143,15 @@ impl ResultLimits {
         self
     }
 
-    /// Sets the maximum number of whole sets that the server streams concurrently. Default: 32.
+    /// Sets the maximum number of whole result sets that the server streams concurrently. Default: 32.
     #[must_use]
     pub fn with_concurrent_streams(mut self, streams: usize) -> Self {
         self.concurrent_streams = streams;
         self
     }
 
-    /// Sets the maximum time that a stream waits for its client or its source. After this time, the server closes the
-    /// connection. Default: 60 seconds.
+    /// Sets the maximum time that a stream waits for its client or its source. If a stream waits longer, the server
+    /// closes the connection. Default: 60 seconds.
     #[must_use]
     pub fn with_stall(mut self, time: Duration) -> Self {
         self.stall = time;
@@ -172,7 +172,7 @@ impl ResultLimits {
         self
     }
 
-    /// Sets the maximum lifetime of a set that is not pinned. Default: 30 days.
+    /// Sets the maximum lifetime of a result set that is not pinned. Default: 30 days.
     #[must_use]
     pub fn with_life(mut self, time: Duration) -> Self {
         self.life = time;
@@ -186,49 +186,49 @@ impl ResultLimits {
         self
     }
 
-    /// Sets the maximum time that the creation of a snapshot waits for the last row. If all rows arrive within this
-    /// time, the snapshot is complete and has an exact count when the tool returns. Default: 2 seconds.
+    /// Sets the maximum time that the creation of a snapshot waits for the last row. If the last row arrives within
+    /// the maximum time, the snapshot is complete and has an exact count when the tool returns. Default: 2 seconds.
     #[must_use]
     pub fn with_settle(mut self, time: Duration) -> Self {
         self.settle = time;
         self
     }
 
-    /// Sets the maximum time that a request waits for a sorted or filtered view. After this time, the server responds
-    /// that the view is not ready. Default: 2 seconds.
+    /// Sets the maximum time that a request waits for a sorted or filtered view. If the view takes longer, the server
+    /// responds that the view is not ready. Default: 2 seconds.
     #[must_use]
     pub fn with_view_wait(mut self, time: Duration) -> Self {
         self.view_wait = time;
         self
     }
 
-    /// Sets the maximum number of rows in a snapshot. Further rows are omitted, and the set is marked as truncated.
-    /// Default: 100 million.
+    /// Sets the maximum number of rows in a snapshot. If the rows of a snapshot exceed the maximum, the server omits
+    /// the further rows, and marks the result set as truncated. Default: 100 million.
     #[must_use]
     pub fn with_snapshot_rows(mut self, rows: u64) -> Self {
         self.snapshot_rows = rows;
         self
     }
 
-    /// Sets the maximum stored size of a snapshot in bytes. Further rows are omitted, and the set is marked as
-    /// truncated. Default: 10 GiB.
+    /// Sets the maximum stored size of a snapshot in bytes. If the rows of a snapshot exceed the maximum, the server
+    /// omits the further rows, and marks the result set as truncated. Default: 10 GiB.
     #[must_use]
     pub fn with_snapshot_bytes(mut self, bytes: u64) -> Self {
         self.snapshot_bytes = bytes;
         self
     }
 
-    /// Sets the maximum stored size in bytes of all snapshots and views of one tenant. Above this limit, the server
-    /// rejects new snapshots and views. Without a tenant, the limit applies to each principal, and all callers without
-    /// a principal share one limit. Default: 50 GiB.
+    /// Sets the maximum stored size in bytes of all snapshots and views of one tenant. If a tenant uses more than the
+    /// maximum, the server rejects new snapshots and views of the tenant. For callers without a tenant, the limit
+    /// applies to each principal, and all callers without a principal share one limit. Default: 50 GiB.
     #[must_use]
     pub fn with_tenant_bytes(mut self, bytes: u64) -> Self {
         self.tenant_bytes = bytes;
         self
     }
 
-    /// Sets the maximum number of snapshots of one tenant that this process writes concurrently. Without a tenant, the
-    /// limit applies to each principal. Default: 4.
+    /// Sets the maximum number of snapshots of one tenant that this process writes concurrently. For callers without a
+    /// tenant, the limit applies to each principal. Default: 4.
     #[must_use]
     pub fn with_intakes_per_tenant(mut self, snapshots: usize) -> Self {
         self.intakes_per_tenant = snapshots;
@@ -236,7 +236,7 @@ impl ResultLimits {
     }
 
     /// Sets the maximum number of views, statistics and queries of one tenant that this process computes concurrently.
-    /// Without a tenant, the limit applies to each principal. Default: 8.
+    /// For callers without a tenant, the limit applies to each principal. Default: 8.
     #[must_use]
     pub fn with_scans_per_tenant(mut self, scans: usize) -> Self {
         self.scans_per_tenant = scans;
@@ -244,7 +244,7 @@ impl ResultLimits {
     }
 
     /// Sets the maximum number of exports and streams of one tenant's snapshots that this process sends concurrently.
-    /// Without a tenant, the limit applies to each principal. Default: 8.
+    /// For callers without a tenant, the limit applies to each principal. Default: 8.
     #[must_use]
     pub fn with_exports_per_tenant(mut self, exports: usize) -> Self {
         self.exports_per_tenant = exports;

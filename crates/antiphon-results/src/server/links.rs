@@ -15,7 +15,7 @@ impl DualResponseServer {
     /// Creates a signed link to a result set.
     ///
     /// The link allows only actions that `access` allows. If `access` allows reading but not exporting, the link
-    /// allows only pages.
+    /// allows only reading single pages.
     ///
     /// ```
     /// # use antiphon_results::{
@@ -95,7 +95,7 @@ impl DualResponseServer {
         Ok(Link::new(url, scopes, end))
     }
 
-    /// Revokes all existing links to a set.
+    /// Revokes all existing links to a result set.
     pub async fn revoke_links(&self, id: &str, access: &Access) -> Result<()> {
         let revoked = match self.inner.open(id, access, Action::Link).await {
             Ok(_) => {

@@ -56,7 +56,7 @@ use crate::{
 
 /// A server that creates result sets, stores them until they expire, and reads their pages.
 ///
-/// Clones refer to the same server.
+/// Clones of a `DualResponseServer` refer to the same server.
 ///
 /// ```
 /// use antiphon_results::{CreateOptions, DualResponseServer, DualResponseServerOptions, Rows, source::Source};
@@ -80,7 +80,7 @@ pub struct DualResponseServer {
 pub(crate) struct Inner {
     pub(crate) options: DualResponseServerOptions,
     pub(crate) base: Url,
-    /// Closures of the sets that this process created.
+    /// Closures of the result sets that this process created.
     closures: Mutex<HashMap<String, Arc<Closures>>>,
     sorted: Sorted,
     pub(crate) pages: Semaphore,
@@ -92,9 +92,9 @@ pub(crate) struct Inner {
     looks: Looks,
     writes: Writes,
     cleaning: OnceLock<AbortHandle>,
-    /// How far the clock of the store is ahead of the clock of this process, in milliseconds.
+    /// Number of milliseconds by which the store's clock is ahead of the clock of this process.
     difference: Arc<AtomicI64>,
-    /// Listener in addition to the audit listener.
+    /// Second listener for audit events, which is called in addition to the listener in the options.
     watcher: OnceLock<audit::Listener>,
     newest: Newest,
 }
@@ -105,7 +105,7 @@ impl DualResponseServer {
     /// # Errors
     ///
     /// Returns [`DualResponseError::Config`] if the base URL is missing or invalid, if the URI scheme is invalid, or
-    /// if two queries have the same name. Also returns this error if the default or the maximum size of a page is 0.
+    /// if two queries have the same name. Also returns `Config` if the default or the maximum size of a page is 0.
     pub fn new(mut options: DualResponseServerOptions) -> Result<Self> {
         let base = base(&options.base_url)?;
         if let Some(problem) = options.problems.first() {
@@ -148,7 +148,7 @@ impl DualResponseServer {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Creates a result set: counts its rows, reads the first rows for the preview, and stores the set.
+    /// Creates a result set: counts its rows, reads the first rows for the preview, and stores the result set.
     ///
     /// # Errors
     ///
@@ -159,32 +159,33 @@ impl DualResponseServer {
         self.inner.create(options).await
     }
 
-    /// Returns the set with this ID, or `None` if the set does not exist or has expired.
+    /// Returns the result set with this ID, or `None` if the set does not exist or has expired.
     pub async fn get_resource(&self, id: &str) -> Result<Option<Resource>> {
         found(self.inner.open(id, &Access::Program, Action::Describe).await)
     }
 
-    /// Pins a set, so that it does not expire. Returns `false` if the set does not exist.
+    /// Pins a result set, so that it does not expire. Returns `false` if the result set does not exist.
     pub async fn pin_resource(&self, id: &str) -> Result<bool> {
         Ok(found(self.set_expiry(id, &Access::Program, Expiry::Pinned).await)?.is_some())
     }
 
-    /// Unpins a pinned set. Its lifetime starts again now. Returns `false` if the set does not exist.
+    /// Unpins a pinned result set. The lifetime of the result set starts again now. Returns `false` if the result set
+    /// does not exist.
     pub async fn unpin_resource(&self, id: &str) -> Result<bool> {
         Ok(found(self.set_expiry(id, &Access::Program, Expiry::Own).await)?.is_some())
     }
 
-    /// Sets the lifetime of a set, counted from now. Returns `false` if the set does not exist.
+    /// Sets the lifetime of a result set, counted from now. Returns `false` if the result set does not exist.
     pub async fn extend_resource(&self, id: &str, life: Duration) -> Result<bool> {
         Ok(found(self.set_expiry(id, &Access::Program, Expiry::For(life)).await)?.is_some())
     }
 
-    /// Deletes a set and its rows. Returns whether the set existed.
+    /// Deletes a result set and its rows. Returns whether the result set existed.
     pub async fn delete_resource(&self, id: &str) -> Result<bool> {
         Ok(found(self.delete(id, &Access::Program).await)?.is_some())
     }
 
-    /// Returns the metadata of a set, if `access` allows it.
+    /// Returns the metadata of a result set, if `access` allows reading the metadata.
     pub async fn describe(&self, id: &str, access: &Access) -> Result<Resource> {
         let opened = self.inner.open(id, access, Action::Describe).await;
         self.inner.audit(
@@ -197,7 +198,7 @@ impl DualResponseServer {
         opened
     }
 
-    /// Sets the expiry of a set, if `access` allows it.
+    /// Sets the expiry of a result set, if `access` allows this change.
     pub async fn set_expiry(&self, id: &str, access: &Access, life: Expiry) -> Result<Resource> {
         let set = self.set_expiry_unaudited(id, access, life).await;
         self.inner.audit(access, Action::Pin, id, (0, 0), set.as_ref().err().map(DualResponseError::code));
@@ -219,7 +220,7 @@ impl DualResponseServer {
         self.inner.options.store.update(id, update).await?.ok_or(DualResponseError::Expired)
     }
 
-    /// Deletes a set and its rows, if `access` allows it.
+    /// Deletes a result set and its rows, if `access` allows the deletion.
     pub async fn delete(&self, id: &str, access: &Access) -> Result<()> {
         let deleted = match self.inner.open(id, access, Action::Delete).await {
             Ok(resource) => match self.inner.options.store.delete(id, Removal::Deleted).await {
@@ -229,8 +230,8 @@ impl DualResponseServer {
             },
             Err(error) => Err(error),
         };
-        // A rejected deletion must not remove the closures. The rows are removed after the set, so that every existing
-        // set has its rows.
+        // A rejected deletion must not remove the closures. The rows are removed after the result set, so that no
+        // result set exists without its rows.
         if let Ok(resource) = &deleted {
             self.inner.forget(id);
             self.inner.discard(resource).await;
@@ -245,10 +246,12 @@ impl DualResponseServer {
         deleted.map(drop)
     }
 
-    /// Records the set that a caller received last. [`newest`](Self::newest) returns this set for ten minutes.
+    /// Records the result set that a caller received last. For ten minutes, [`newest`](Self::newest) returns the
+    /// recorded result set.
     ///
     /// `caller` is the name of the authenticated caller. Use `None` only if the process has a single caller, for
-    /// example a server over stdio. If the store is shared, it contains this record only for named callers.
+    /// example a server over stdio. A shared store contains the record of the newest result set only for named
+    /// callers.
     pub async fn set_newest(&self, caller: Option<&str>, id: &str) -> Result<()> {
         self.inner.newest.set(caller, id, self.inner.now());
         let store = &self.inner.options.store;
@@ -258,10 +261,10 @@ impl DualResponseServer {
         }
     }
 
-    /// Returns the ID of the set that a caller received last. Returns `None` if the caller received no set in the last
-    /// ten minutes.
+    /// Returns the ID of the result set that a caller received last. Returns `None` if the caller received no result
+    /// set in the last ten minutes.
     ///
-    /// The method does not check whether the caller can access the set.
+    /// The method does not check whether the caller can access the result set.
     pub async fn newest(&self, caller: Option<&str>) -> Result<Option<String>> {
         let store = &self.inner.options.store;
         // Another replica can have created a newer set.
@@ -293,8 +296,8 @@ impl DualResponseServer {
         self.inner.options.default_page_size
     }
 
-    /// Stops the clean-up, cancels snapshot writes, and closes the connections of the store. A set whose rows are
-    /// still being written gets the state `failed`, with the shutdown as the reason.
+    /// Stops the clean-up, cancels snapshot writes, and closes the connections of the store. A result set whose rows
+    /// are still being written gets the state `failed`, with the shutdown as the reason.
     pub async fn shutdown(&self) -> Result<()> {
         if let Some(cleaning) = self.inner.cleaning.get() {
             cleaning.abort();
@@ -304,28 +307,30 @@ impl DualResponseServer {
     }
 }
 
-/// The new expiry of a set.
+/// The new expiry of a result set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Expiry {
-    /// The set never expires, and exists until it is deleted.
+    /// The result set never expires, and exists until it is deleted.
     Pinned,
-    /// Unpins a pinned set. The set then expires after its original lifetime, which starts again now. A set that is not
-    /// pinned does not change.
+    /// Unpins a pinned result set. After unpinning, the result set expires after its original lifetime, which starts
+    /// again now. A result set that is not pinned does not change.
     Own,
-    /// The set expires after this duration, counted from now. The maximum is [`ResultLimits::with_life`].
+    /// The result set expires after this duration, counted from now. The maximum duration is
+    /// [`ResultLimits::with_life`].
     For(Duration),
 }
 
 impl Inner {
-    /// Compares the clock of the store with the clock of this process. The store caches the difference, so this call is
-    /// cheap.
+    /// Compares the clock of the store with the clock of this process. The store caches the difference between the two
+    /// clocks, so this call is cheap.
     pub(crate) async fn read_clock(&self) {
         let difference = self.options.store.clock_difference().await;
         self.difference.store(difference.num_milliseconds(), Ordering::Relaxed);
     }
 
-    /// Returns the current time by the clock of the store. The precision is one millisecond, as for stored times.
+    /// Returns the current time by the clock of the store. The returned time has a precision of one millisecond, like
+    /// the times in the store.
     pub(crate) fn now(&self) -> DateTime<Utc> {
         (self.options.clock)().trunc_subsecs(3)
     }
@@ -334,7 +339,7 @@ impl Inner {
         format!("{}/{id}", self.base.as_str().trim_end_matches('/'))
     }
 
-    /// Returns the URI of a set. If the scheme is `http` or `https`, the URI is the URL of the set.
+    /// Returns the URI of a result set. If the scheme is `http` or `https`, the URI is the URL of the result set.
     pub(crate) fn uri(&self, id: &str) -> String {
         match self.options.scheme.as_str() {
             "http" | "https" => self.url(id),
@@ -367,7 +372,7 @@ impl Inner {
         self.sorted.forget(id);
     }
 
-    /// Reads rows with the timeout of the source.
+    /// Waits until a source returns rows, at most for the source timeout.
     async fn timed<T>(&self, rows: impl Future<Output = Result<T, BoxError>>) -> Result<T> {
         let limit = self.options.limits.source_timeout;
         match tokio::time::timeout(limit, rows).await {
@@ -376,7 +381,7 @@ impl Inner {
         }
     }
 
-    /// Reads a count with the timeout of the source.
+    /// Waits until a source returns a row count, at most for the source timeout.
     async fn counted(&self, count: impl Future<Output = Result<u64, BoxError>>) -> Result<u64> {
         let limit = self.options.limits.source_timeout;
         match tokio::time::timeout(limit, count).await {
@@ -386,7 +391,7 @@ impl Inner {
     }
 }
 
-/// Converts the errors for a missing set to `None`.
+/// Converts the errors for a missing result set to `None`.
 fn found<T>(result: Result<T>) -> Result<Option<T>> {
     match result {
         Ok(found) => Ok(Some(found)),

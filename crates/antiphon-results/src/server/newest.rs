@@ -1,4 +1,4 @@
-//! The newest set of each caller, in the memory of this process.
+//! Keeps the newest result set of each caller in the memory of this process.
 
 use std::{
     collections::HashMap,
@@ -7,13 +7,13 @@ use std::{
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-/// Time for which a set counts as the newest set of its caller.
+/// Time for which a result set counts as the newest of its caller.
 const LIFE: TimeDelta = TimeDelta::minutes(10);
 
-/// Maximum number of callers.
+/// Maximum number of callers whose newest result set is in memory.
 const CALLERS: usize = 10_000;
 
-/// The newest set of each caller. The key `None` is for the only caller of a process.
+/// The newest result set of each caller. The map key is `None` if the process has a single caller without a name.
 #[derive(Default)]
 pub(super) struct Newest(Mutex<HashMap<Option<String>, Recorded>>);
 

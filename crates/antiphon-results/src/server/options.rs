@@ -100,7 +100,7 @@ impl DualResponseServerOptions {
         self
     }
 
-    /// Sets the number of rows in a page if the request sets no limit. The minimum is 1. Default: 100.
+    /// Sets the number of rows in a page if the request sets no limit. The minimum is 1 row. Default: 100.
     ///
     /// A page never has more rows than [`ResultLimits::with_page_rows`] allows.
     pub fn with_default_page_size(mut self, rows: u64) -> Self {
@@ -108,20 +108,20 @@ impl DualResponseServerOptions {
         self
     }
 
-    /// Sets the interval at which the server removes expired sets. Default: 1 minute.
+    /// Sets the interval at which the server removes expired result sets. Default: 1 minute.
     pub fn with_cleanup_interval(mut self, interval: Duration) -> Self {
         self.cleanup_interval = interval;
         self
     }
 
-    /// Sets whether the lifetime of a set starts again when its rows are read. Default: `false`.
+    /// Sets whether the lifetime of a result set starts again when its rows are read. Default: `false`.
     pub fn with_sliding_expiration(mut self, sliding: bool) -> Self {
         self.sliding = sliding;
         self
     }
 
-    /// Sets the scheme of result set URIs. Default: `resource`. With `https`, the URI is the URL of the set. Use
-    /// `https` only if clients can fetch that URL themselves.
+    /// Sets the scheme of result set URIs. Default: `resource`. With the scheme `https`, the URI of a result set is
+    /// its URL. Use the scheme `https` only if clients can fetch the URL of a result set themselves.
     pub fn with_scheme(mut self, scheme: impl Into<String>) -> Self {
         self.scheme = scheme.into();
         self
@@ -144,16 +144,16 @@ impl DualResponseServerOptions {
     }
 
     /// Sets the store that saves rows from [`Source::snapshot`](crate::Source::snapshot). Every replica must use the
-    /// same store. The crate `antiphon-snapshot` provides such a store. Default: none.
+    /// same snapshot store. The crate `antiphon-snapshot` provides a snapshot store. Default: none.
     pub fn with_snapshots(mut self, snapshots: impl SnapshotStore) -> Self {
         self.snapshots = Some(Arc::new(snapshots));
         self
     }
 
-    /// Sets how clients download the stored file of a snapshot. Modes other than the default need an object store
-    /// that signs URLs. Default: [`RetrievalMode::Proxy`].
+    /// Sets how clients download the stored file of a snapshot. Retrieval modes other than the default need an object
+    /// store that signs URLs. Default: [`RetrievalMode::Proxy`].
     ///
-    /// Every holder of a signed URL can use it until it expires, even if the set is deleted.
+    /// Every holder of a signed URL can download the file until the URL expires, even if the result set is deleted.
     pub fn with_retrieval(mut self, retrieval: RetrievalMode) -> Self {
         self.retrieval = retrieval;
         self
@@ -165,7 +165,7 @@ impl DualResponseServerOptions {
         self
     }
 
-    /// Sets the access policy. Default: only the owner has access to a set.
+    /// Sets the access policy. Default: only the owner has access to a result set.
     pub fn with_authorize(mut self, authorize: impl Authorize) -> Self {
         self.authorize = Some(Arc::new(authorize));
         self
@@ -184,18 +184,19 @@ impl DualResponseServerOptions {
         self
     }
 
-    /// Sets the authentication of HTTP requests. With authentication, the ID of a result set alone gives no access.
-    /// Every result set must have an owner, and by default only the owner has access. Default: no authentication.
+    /// Sets the authentication of HTTP requests. If the server authenticates callers, the ID of a result set alone is
+    /// not enough to get access. Every result set must have an owner, and by default only the owner has access.
+    /// Default: no authentication.
     #[cfg(feature = "rest")]
     pub fn with_authenticate(mut self, authenticate: impl super::Authenticate) -> Self {
         self.authenticate = Some(Arc::new(authenticate));
         self
     }
 
-    /// Sets the `Host` headers that the server accepts, as protection against DNS rebinding. An empty list accepts all
-    /// hosts. Default: the host of the base URL, and the loopback hosts.
+    /// Sets the `Host` headers that the server accepts, as protection against DNS rebinding. If the list is empty, the
+    /// server accepts all hosts. Default: the host of the base URL, and the loopback hosts.
     ///
-    /// If a proxy forwards a different `Host`, add that name.
+    /// If a proxy sends a different `Host` header to the server, add the host name in that header.
     #[cfg(feature = "rest")]
     pub fn with_allowed_hosts(mut self, hosts: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.allowed_hosts = Some(hosts.into_iter().map(Into::into).collect());
@@ -210,7 +211,7 @@ impl DualResponseServerOptions {
         self
     }
 
-    /// Returns the number of rows in a page for a request with this limit.
+    /// Returns the number of rows in a page for a request with the limit `limit`.
     pub(crate) fn page_size(&self, limit: Option<u64>) -> u64 {
         limit.unwrap_or(self.default_page_size).min(self.limits.page_rows)
     }

@@ -13,24 +13,24 @@ use crate::{
     rows::{Row, Rows},
 };
 
-/// Maximum number of cached sets, and maximum number of cached bytes.
+/// Maximum number of sorted result sets in the cache, and maximum size of the cache in bytes.
 const KEPT: usize = 8;
 const KEPT_BYTES: usize = 64 * 1024 * 1024;
 
-/// The sets that were sorted most recently, so that the second page does not sort again.
+/// A cache of recently sorted result sets, so that the server does not sort all rows again for the second page.
 #[derive(Default)]
 pub(super) struct Sorted {
     kept: Mutex<VecDeque<(String, Sort, Arc<Rows>)>>,
 }
 
 impl Sorted {
-    /// Returns the rows of `id` in this order, if they are cached.
+    /// Returns the rows of the result set `id` in the order of `sort`, if the sorted rows are cached.
     pub(super) fn get(&self, id: &str, sort: &Sort) -> Option<Arc<Rows>> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.iter().find(|(known, by, _)| known == id && by == sort).map(|(_, _, rows)| Arc::clone(rows))
     }
 
-    /// Caches the rows of `id` in this order, and removes the oldest entries.
+    /// Caches the sorted rows of the result set `id`, and removes the oldest entries from the cache.
     pub(super) fn keep(&self, id: &str, sort: &Sort, rows: &Arc<Rows>) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.push_back((id.to_owned(), sort.clone(), Arc::clone(rows)));
@@ -41,14 +41,14 @@ impl Sorted {
         }
     }
 
-    /// Removes a set from the cache.
+    /// Removes a result set from the cache.
     pub(super) fn forget(&self, id: &str) {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).retain(|(known, _, _)| known != id);
     }
 }
 
-/// Sorts rows by one of their members. Rows with equal values keep their order, in both directions. Null is the
-/// greatest value, as in the SQL sources.
+/// Sorts rows by one of their members. Rows with equal values keep their order, in ascending and in descending sorts.
+/// Null is the greatest value, as in the SQL sources.
 pub(super) fn sort(rows: &Rows, by: &Sort) -> Result<Rows, serde_json::Error> {
     let mut keyed = Vec::with_capacity(rows.len());
     for row in rows.iter() {

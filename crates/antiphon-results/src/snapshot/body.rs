@@ -36,12 +36,12 @@ impl SetStatus {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum RetrievalMode {
-    /// The server sends the file itself.
+    /// The server sends the stored file itself.
     #[default]
     Proxy,
     /// The server redirects clients to a signed URL at the object store, which is valid for a limited time.
     Redirect,
-    /// Like `Redirect`. In addition, the manifest contains the signed URL.
+    /// The server redirects clients like `Redirect`, and the manifest also contains the signed URL.
     Direct,
 }
 
@@ -49,32 +49,34 @@ pub enum RetrievalMode {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SetManifest {
-    /// ID of the set.
+    /// ID of the result set.
     pub id: String,
-    /// Display name of the set.
+    /// Display name of the result set.
     pub name: String,
     /// State of the rows: ready, still being written, or failed.
     pub status: SetStatus,
-    /// Number of rows. While rows are being written, the number of rows written so far.
+    /// Number of rows. While rows are being written, the value is the number of rows written so far.
     pub rows: u64,
-    /// Whether `rows` is exact. The field is `false` while rows are being written, and for a live query, whose data
-    /// can change.
+    /// Whether `rows` is exact. The field `exact` is `false` while rows are being written, and for a live query, whose
+    /// data can change.
     pub exact: bool,
     /// Stored size of the rows in bytes, if it is known.
     pub bytes: Option<u64>,
     /// Digest of the stored bytes: `sha-256:` and the hash in hexadecimal. Only a snapshot that is ready has a digest.
     pub digest: Option<String>,
-    /// Columns of the set.
+    /// Columns of the result set.
     pub columns: Vec<ColumnDefinition>,
-    /// Chunks of the snapshot, in order. Empty if the set is not a snapshot, or is not ready.
+    /// Chunks of the snapshot, in order. The list is empty if the result set is not a snapshot, or is not ready.
     pub chunks: Vec<Chunk>,
-    /// The limit that was reached, if the last rows were omitted. `None` if all rows are included.
+    /// The limit that caused the server to omit the last rows of the result set. The value is `None` if the result set
+    /// has all rows.
     pub truncated: Option<Truncation>,
-    /// Source sets and SQL query, if a query over other sets created this set.
+    /// The SQL query that created the result set, and the result sets that the query reads. The value is `None` if no
+    /// query over other result sets created the set.
     pub lineage: Option<Lineage>,
-    /// Formats in which the set can be exported.
+    /// Formats in which the result set can be exported.
     pub formats: Vec<ExportFormat>,
-    /// Operations that the set supports.
+    /// Operations that the result set supports.
     pub can: Capabilities,
     /// Way in which clients download the stored file.
     pub retrieval: RetrievalMode,
@@ -82,15 +84,15 @@ pub struct SetManifest {
     pub url: Option<String>,
     /// Time at which `url` expires. Request the manifest again to get a new URL.
     pub url_expires_at: Option<DateTime<Utc>>,
-    /// Time at which the set was created.
+    /// Time at which the result set was created.
     pub created_at: DateTime<Utc>,
-    /// Time at which the set expires. `None` if the set is pinned.
+    /// Time at which the result set expires. The value is `None` if the result set is pinned.
     pub expires_at: Option<DateTime<Utc>>,
-    /// Message for users with the reason, if the write failed.
+    /// Message for users with the reason why the rows could not be saved, if the write failed.
     pub failure: Option<String>,
 }
 
-/// The operations that a set supports.
+/// The operations that a result set supports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a member of its own on the wire")]
 #[non_exhaustive]
@@ -101,7 +103,7 @@ pub struct Capabilities {
     pub filter: bool,
     /// Whether aggregates of the rows can be computed.
     pub aggregate: bool,
-    /// Whether an SQL query over the set can create a new set.
+    /// Whether an SQL query over the result set can create a new set.
     pub query: bool,
     /// Whether statistics of the columns are available.
     pub stats: bool,
@@ -111,12 +113,12 @@ pub struct Capabilities {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct StatsBody {
-    /// Statistics of each column of the set.
+    /// Statistics of each column of the result set.
     pub columns: Vec<ColumnStats>,
 }
 
 impl StatsBody {
-    /// Creates the body with the statistics of these columns.
+    /// Creates the response body with the statistics in `columns`.
     pub fn new(columns: Vec<ColumnStats>) -> Self {
         Self { columns }
     }
@@ -126,28 +128,30 @@ impl StatsBody {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct DerivedBody {
-    /// ID of the new set.
+    /// ID of the new result set.
     pub id: String,
-    /// URI of the new set: `resource://…`.
+    /// URI of the new result set: `resource://…`.
     pub uri: String,
-    /// URL of the new set. If the request used a signed link, the URL contains a signed link to the new set.
+    /// URL of the new result set. If the request used a signed link, the URL contains a signed link to the new result
+    /// set.
     pub url: String,
-    /// Display name of the set.
+    /// Display name of the result set.
     pub name: String,
     /// State of the rows: ready, still being written, or failed.
     pub status: SetStatus,
-    /// Number of rows. While rows are being written, the number of rows written so far.
+    /// Number of rows. While rows are being written, the value is the number of rows written so far.
     pub total_count: u64,
     /// Whether `total_count` is exact.
     pub exact: bool,
-    /// Columns of the set.
+    /// Columns of the result set.
     pub columns: Vec<ColumnDefinition>,
-    /// First rows of the new set. The server limits their number and size.
+    /// First rows of the new result set. The server limits the number and the size of these rows.
     pub data: Vec<Row>,
-    /// The limit that was reached, if the last rows were omitted. `None` if all rows are included.
+    /// The limit that caused the server to omit the last rows of the result set. The value is `None` if the result set
+    /// has all rows.
     pub truncated: Option<Truncation>,
-    /// Source sets and SQL query of the new set.
+    /// The SQL query that created the new result set, and the result sets that the query reads.
     pub lineage: Option<Lineage>,
-    /// Time at which the set expires.
+    /// Time at which the result set expires.
     pub expires_at: Option<DateTime<Utc>>,
 }

@@ -8,9 +8,10 @@ use super::View;
 use crate::error::Result;
 
 /// The format of exported rows.
-// The enum is exhaustive. So a new format causes a compile error where a store must encode the format. The encoders
-// are in `antiphon-snapshot`, in `src/read/export/`. The tests `every_export_format_can_be_written` of the CLI and
-// `page_offers_every_export_format` fail until the CLI and the viewer support the new format.
+// The enum is exhaustive, so after a new format is added, the compiler reports each place where a store must encode the
+// format. The encoders are in `antiphon-snapshot`, in `src/read/export/`. The tests
+// `every_export_format_can_be_written` of the CLI and `page_offers_every_export_format` fail until the CLI and the
+// viewer support the new format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ExportFormat {
@@ -20,14 +21,14 @@ pub enum ExportFormat {
     Csv,
     /// An Arrow IPC stream.
     Arrow,
-    /// A Parquet file. An export of the whole set is the stored file itself.
+    /// A Parquet file. A Parquet export of the whole result set is the stored file itself.
     Parquet,
     /// An Excel workbook.
     Xlsx,
 }
 
 impl ExportFormat {
-    /// All formats.
+    /// All export formats.
     pub const ALL: [Self; 5] = [Self::Ndjson, Self::Csv, Self::Arrow, Self::Parquet, Self::Xlsx];
 
     /// Returns the name of the format in URLs, which is also the file extension.
@@ -60,7 +61,7 @@ impl ExportFormat {
         }
     }
 
-    /// Returns whether one chunk of a set can be exported in this format.
+    /// Returns whether one chunk of a result set can be exported in this format.
     #[cfg(feature = "rest")]
     pub(crate) fn has_chunks(self) -> bool {
         match self {
@@ -69,7 +70,7 @@ impl ExportFormat {
         }
     }
 
-    /// Returns the format with this name.
+    /// Returns the format with this name in URLs, or `None` if no format has this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|format| format.name() == name)
     }
@@ -91,13 +92,13 @@ impl ExportFormat {
 pub struct ExportRequest {
     /// Format of the exported file.
     pub format: ExportFormat,
-    /// Sort and filter of the exported rows. The view must have been prepared with `SnapshotStore::prepare`.
+    /// Sort and filter of the exported rows. `SnapshotStore::prepare` must have prepared the view before the export.
     pub view: View,
-    /// Columns to export, in this order. If the list is empty, all columns are exported.
+    /// Columns to export, in the order of the list. If the list is empty, all columns are exported.
     pub columns: Vec<String>,
     /// Index of the chunk to export. If `None`, all chunks are exported.
     pub chunk: Option<u64>,
-    /// Range of bytes of the file to return. If `None`, the whole file is returned.
+    /// Range of bytes to return from the file. If `None`, the whole file is returned.
     pub range: Option<ByteRange>,
     /// Whether [`Csv`](ExportFormat::Csv) cells that a spreadsheet would run as a formula are escaped. Default:
     /// `true`.
@@ -105,7 +106,7 @@ pub struct ExportRequest {
 }
 
 impl ExportRequest {
-    /// Creates a request for the whole set in this format.
+    /// Creates a request for the whole result set in this format.
     pub fn new(format: ExportFormat) -> Self {
         Self { format, view: View::default(), columns: Vec::new(), chunk: None, range: None, csv_safe: true }
     }
@@ -117,7 +118,7 @@ impl ExportRequest {
         self
     }
 
-    /// Sets the columns to export, in this order. Default: all columns.
+    /// Sets the columns to export, in the given order. Default: all columns.
     #[must_use]
     pub fn with_columns(mut self, columns: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.columns = columns.into_iter().map(Into::into).collect();
@@ -131,7 +132,7 @@ impl ExportRequest {
         self
     }
 
-    /// Sets the range of bytes of the file to return. Default: the whole file.
+    /// Sets the range of bytes to return from the file. Default: the whole file.
     #[must_use]
     pub fn with_range(mut self, range: Option<ByteRange>) -> Self {
         self.range = range;
@@ -152,12 +153,12 @@ impl ExportRequest {
 pub enum ByteRange {
     /// The bytes from `first` to `last`, both included. If `last` is `None`, the range ends at the end of the file.
     From {
-        /// Position of the first byte.
+        /// Position of the first byte of the range.
         first: u64,
-        /// Position of the last byte.
+        /// Position of the last byte of the range.
         last: Option<u64>,
     },
-    /// The last bytes of the file. The value is the number of bytes.
+    /// The last bytes of the file. The `u64` is the number of bytes at the end of the file.
     Last(u64),
 }
 
@@ -172,7 +173,8 @@ pub struct Export {
     pub length: Option<u64>,
     /// Entity tag of the file (strong validator). Two exports have the same tag if and only if their bytes are equal.
     pub tag: String,
-    /// Bytes of the file, as a stream. If the export fails midway, the stream ends with an error.
+    /// Bytes of the exported file, as a stream. If the export fails after the first bytes, the stream ends with an
+    /// error.
     pub body: BoxStream<'static, Result<Bytes>>,
 }
 

@@ -3,24 +3,25 @@ use crate::column::{ColumnDefinition, ColumnType};
 /// A hint from the source of JSON rows about the type of the values in a column.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ColumnHint {
-    /// No hint: the type is inferred from the values.
+    /// The source gives no hint, so the type of the column is inferred from the values.
     #[default]
     None,
-    /// The values are dates.
+    /// The values in the column are dates.
     Date,
-    /// The values are dates with times.
+    /// The values in the column are dates with times.
     Timestamp,
-    /// The values are arbitrary JSON, and are stored as JSON.
+    /// The values in the column are arbitrary JSON, and are stored as JSON.
     Json,
-    /// If the column has values, these values are integers.
+    /// All values in the column are integers, if the column has values.
     Integer,
-    /// If the column has values, these values are numbers.
+    /// All values in the column are numbers, if the column has values.
     Number,
-    /// If the column has values, these values are `true` or `false`.
+    /// All values in the column are `true` or `false`, if the column has values.
     Boolean,
-    /// The values are bytes in the format of PostgreSQL: `\x` and hexadecimal digits.
+    /// The values in the column are bytes in the format of PostgreSQL: `\x` and hexadecimal digits.
     Hex,
-    /// The values are numbers, or the texts `NaN`, `Infinity` and `-Infinity`, because JSON has no such numbers.
+    /// The values in the column are numbers, or the texts `NaN`, `Infinity` and `-Infinity`, which JSON cannot
+    /// represent as numbers.
     Float,
 }
 

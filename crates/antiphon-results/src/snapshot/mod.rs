@@ -1,7 +1,7 @@
-//! Snapshots: the rows of a result set, saved once and then read in any order, at any size.
+//! A snapshot saves the rows of a result set once, so that clients can read any page of the rows in any order.
 //!
-//! A [`SnapshotStore`] stores snapshots. This crate defines the contract of such a store, and serves the rows over
-//! HTTP. The crate `antiphon-snapshot` implements a store with Parquet files on an object store.
+//! A [`SnapshotStore`] stores snapshots. This crate defines the contract of a snapshot store, and serves the rows of
+//! snapshots over HTTP. The crate `antiphon-snapshot` implements a store with Parquet files on an object store.
 
 mod aggregate;
 mod body;
@@ -29,8 +29,8 @@ use futures_util::stream::BoxStream;
 #[cfg(feature = "server")]
 use url::Url;
 
-/// A hint about the type of a column in a JSON source. This type is public because the crate that saves snapshots needs
-/// it.
+/// A hint about the type of a column in a JSON source. `ColumnHint` is public because the crate `antiphon-snapshot`
+/// needs it.
 #[cfg(feature = "server")]
 #[doc(hidden)]
 pub use self::hint::ColumnHint;
@@ -52,17 +52,18 @@ use crate::{error::Result, hex::hex, owner::Owner, rows::Rows};
 ///
 /// # Contract
 ///
-/// - **All or nothing.** No reader sees a snapshot until [`SnapshotWrite::rest`] has succeeded. Afterwards every
-///   reader sees the same snapshot, through every handle to the store. A failed write leaves no readable snapshot.
-///   [`ids`](Self::ids) also returns unfinished snapshots, and [`delete`](Self::delete) removes their files.
-/// - **One order.** [`page`](Self::page) returns rows in the order of the source, or of the view. Row `n` is the same
-///   row for every page size and on every replica. Rows with equal sort values keep the order of the source.
+/// - **All or nothing.** No reader sees a snapshot until [`SnapshotWrite::rest`] has succeeded. After a successful
+///   write, every reader gets the same snapshot, through every handle to the store. A failed write leaves no readable
+///   snapshot. [`ids`](Self::ids) also returns unfinished snapshots, and [`delete`](Self::delete) removes their files.
+/// - **One order.** [`page`](Self::page) returns rows in the order of the source, or of the view. Row `n` of a
+///   snapshot is the same row for every page size and on every replica. Rows with equal sort values keep the order of
+///   the source.
 /// - **One content.** [`Manifest::digest`] and every byte of an export stay the same while the snapshot exists. So a
-///   client can resume an interrupted download.
+///   client can resume an interrupted download of an export.
 /// - **No silent truncation.** If a row cannot be read, the store returns an error, even in the middle of a stream.
 /// - If the caller drops the future or stream of a page, an export, a write or a query, the work stops.
-/// - A snapshot is identified by its whole [`SnapshotId`], which includes the tenant. A tenant's snapshot cannot be
-///   found under another tenant.
+/// - The whole [`SnapshotId`], which includes the tenant, identifies a snapshot. The store does not find a tenant's
+///   snapshot under the ID of another tenant.
 ///
 /// An operation that needs a query engine can return
 /// [`DualResponseError::Unsupported`](crate::DualResponseError::Unsupported).
@@ -75,7 +76,7 @@ pub trait SnapshotStore: fmt::Debug + Send + Sync + 'static {
     fn capabilities(&self) -> SnapshotCapabilities;
 
     /// Starts to write a snapshot, and returns when the first rows are available. The caller must poll
-    /// [`SnapshotWrite::rest`], which writes the other rows.
+    /// [`SnapshotWrite::rest`], which writes the remaining rows.
     async fn begin(
         &self,
         id: &SnapshotId,
@@ -87,8 +88,8 @@ pub trait SnapshotStore: fmt::Debug + Send + Sync + 'static {
     async fn manifest(&self, id: &SnapshotId) -> Result<Manifest>;
 
     /// Builds a view (sorted or filtered rows) for later reads, and returns the number of rows in the view. Each view
-    /// is built once, and concurrent callers wait for the same build. If all callers are cancelled, the build
-    /// continues for some time, because a caller often retries.
+    /// is built once, and concurrent callers wait for the same build. If all callers are cancelled, the build of the
+    /// view continues for some time, because a caller often retries.
     async fn prepare(&self, id: &SnapshotId, view: &View) -> Result<u64>;
 
     /// Returns rows of a snapshot, or of a view of the snapshot.
@@ -97,62 +98,64 @@ pub trait SnapshotStore: fmt::Debug + Send + Sync + 'static {
     /// Returns statistics of each column. The store computes the statistics of a snapshot once, and then stores them.
     async fn stats(&self, id: &SnapshotId) -> Result<Vec<ColumnStats>>;
 
-    /// Returns aggregates of the rows, such as counts and sums for each group, for example for a chart.
+    /// Groups the rows, and returns aggregates of each group, such as counts and sums. A chart can show these
+    /// aggregates.
     async fn aggregate(&self, id: &SnapshotId, aggregate: &Aggregate) -> Result<Rows>;
 
     /// Exports all rows, or the rows of a view, as a file. The returned [`Export`] contains the bytes as a stream.
     async fn export(&self, id: &SnapshotId, request: &ExportRequest) -> Result<Export>;
 
-    /// Returns a signed URL at which clients can download the stored file without this server. The URL is valid for
-    /// the duration `life`. A client can also request a byte range, for example one chunk. Returns `None` if the
-    /// store does not sign URLs.
+    /// Returns a signed URL at which clients can download the stored file without this server. The signed URL is valid
+    /// for the duration `life`. With the signed URL, a client can also request a byte range, for example one chunk.
+    /// Returns `None` if the store does not sign URLs.
     async fn sign(&self, id: &SnapshotId, life: Duration) -> Result<Option<Url>>;
 
-    /// Runs a read-only SQL query over snapshots, and returns its rows. `tables` contains the table name and the ID
-    /// of each snapshot. The query cannot access other data.
+    /// Runs a read-only SQL query over snapshots, and returns its rows. `tables` contains the table name and the ID of
+    /// each snapshot. The query can access only the snapshots in `tables`.
     async fn query(&self, tables: &[(String, SnapshotId)], sql: &str, owner: &Owner) -> Result<RowSource>;
 
     /// Removes a snapshot, its views, and the files of an unfinished write. If the snapshot does not exist, the call
     /// succeeds.
     async fn delete(&self, id: &SnapshotId) -> Result<()>;
 
-    /// Returns the IDs of all snapshots whose write started before this time, finished or not. Use this method to find
-    /// snapshots that belong to no result set.
+    /// Returns the IDs of all finished and unfinished snapshots whose write started before the time `before`. Use this
+    /// method to find snapshots that belong to no result set.
     fn ids(&self, before: DateTime<Utc>) -> BoxStream<'_, Result<SnapshotId>>;
 
     /// Returns the number of bytes that a tenant's snapshots and views use. A view that is still being built, by any
     /// process, counts with its maximum size.
     async fn usage(&self, tenant: Option<&str>) -> Result<u64>;
 
-    /// Returns the number of bytes that the owner's *share* uses. The share consists of all snapshots of the tenant.
-    /// If the owner has no tenant, the share consists of all snapshots of the principal.
+    /// Returns the number of bytes that the owner's *share* uses. If the owner has a tenant, the share consists of all
+    /// snapshots of the tenant. If the owner has no tenant, the share consists of all snapshots of the principal.
     ///
-    /// A store can return an earlier value if a new value is expensive to compute. The default implementation returns
-    /// [`usage`](Self::usage), which is one value for all principals without a tenant.
+    /// A store can return an earlier measurement of the usage if a new measurement is expensive. The default
+    /// implementation returns [`usage`](Self::usage), which is one value for all principals without a tenant.
     async fn usage_of(&self, owner: &Owner) -> Result<Taken> {
         Ok(Taken::now(self.usage(owner.tenant.as_deref()).await?))
     }
 }
 
-/// The storage in use by the snapshots of a tenant, or by the snapshots of a principal without a tenant.
+/// The number of bytes that the snapshots of a tenant use, or the snapshots of a principal without a tenant.
 #[cfg(feature = "server")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Taken {
     /// Number of bytes in use.
     pub bytes: u64,
-    /// Time since the value was measured. [`Duration::MAX`] if no value has been measured yet.
+    /// Time since the number of bytes was measured. The value is [`Duration::MAX`] if the store has not measured the
+    /// usage yet.
     pub age: Duration,
 }
 
 #[cfg(feature = "server")]
 impl Taken {
-    /// Creates a value that was measured now.
+    /// Creates a `Taken` with a number of bytes that was measured now.
     pub fn now(bytes: u64) -> Self {
         Self { bytes, age: Duration::ZERO }
     }
 
-    /// Sets the age of the value. Default: 0.
+    /// Sets the time since the number of bytes was measured. Default: 0.
     #[must_use]
     pub fn with_age(mut self, age: Duration) -> Self {
         self.age = age;
@@ -170,8 +173,8 @@ pub struct SnapshotId {
     pub place: String,
     /// ID of the result set: lower-case letters, digits and `_`.
     pub set: String,
-    /// See [`SnapshotId::share`]. The share is not part of the identity, because a store that finds a snapshot cannot
-    /// determine its share.
+    /// Name of the snapshot's share, which [`SnapshotId::share`] returns. The share is not part of the identity,
+    /// because a store that finds a snapshot cannot determine the share.
     share: String,
 }
 
@@ -214,17 +217,18 @@ impl SnapshotId {
         Self { place, set: set.into(), share: Self::share_of(owner) }
     }
 
-    /// Creates the ID of a snapshot that a store found in this folder. Implementations of a store use this function.
+    /// Creates the ID of a snapshot that a store found in this folder. Implementations of a snapshot store use this
+    /// function.
     pub fn found(place: impl Into<String>, set: impl Into<String>) -> Self {
         let place = place.into();
         Self { share: place.clone(), place, set: set.into() }
     }
 
-    /// Returns the name of the snapshot's *share*. The bytes of this snapshot count toward the storage limit of the
-    /// share. A share belongs to a tenant, or to a principal without a tenant. All callers without a tenant and without
-    /// a principal have one common share.
+    /// Returns the name of the snapshot's *share*. The bytes of a snapshot count toward the storage limit of its
+    /// share. A share belongs to a tenant, or to a principal without a tenant. All callers without a tenant and
+    /// without a principal have one common share.
     ///
-    /// A store can use this name in a path.
+    /// A store can use the name of a share in a path.
     pub fn share(&self) -> &str {
         &self.share
     }
@@ -238,8 +242,8 @@ impl SnapshotId {
         }
     }
 
-    /// Returns the name of a tenant's folder in the store. The name is valid in a path, and does not reveal the name
-    /// of the tenant.
+    /// Returns the name of a tenant's folder in the store. The name of the folder is valid in a path, and does not
+    /// reveal the name of the tenant.
     pub fn place(tenant: Option<&str>) -> String {
         use sha2::{Digest as _, Sha256};
         let Some(tenant) = tenant else { return "all".into() };
@@ -252,16 +256,16 @@ impl SnapshotId {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SnapshotPage {
-    /// Sort and filter of the rows. A view without a sort and filters contains all rows of the snapshot. The view must
-    /// have been [prepared](SnapshotStore::prepare).
+    /// Sort and filter of the rows. A view without a sort and without filters contains all rows of the snapshot. The
+    /// view must have been [prepared](SnapshotStore::prepare).
     pub view: View,
     /// Position of the first row, counted from 0.
     pub offset: u64,
     /// Maximum number of rows.
     pub limit: u64,
-    /// Columns to return, in this order. If the list is empty, all columns are returned.
+    /// Columns to return, in the order of the list. If the list is empty, all columns are returned.
     pub columns: Vec<String>,
-    /// Size in bytes after which the store can end the page before `limit`.
+    /// Size in bytes after which the store can end the page before the page has `limit` rows.
     pub max_bytes: usize,
 }
 
@@ -278,14 +282,15 @@ impl SnapshotPage {
         self
     }
 
-    /// Sets the columns to return, in this order. Default: all columns.
+    /// Sets the columns to return, in the given order. Default: all columns.
     #[must_use]
     pub fn with_columns(mut self, columns: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.columns = columns.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Sets the size in bytes after which the store can end the page before `limit`. Default: `usize::MAX`.
+    /// Sets the size in bytes after which the store can end the page before the page has `limit` rows. Default:
+    /// `usize::MAX`.
     #[must_use]
     pub fn with_max_bytes(mut self, bytes: usize) -> Self {
         self.max_bytes = bytes;
@@ -293,7 +298,7 @@ impl SnapshotPage {
     }
 }
 
-/// An `Arc` of a store is a store.
+/// An `Arc` of a snapshot store is also a snapshot store.
 #[cfg(feature = "server")]
 #[async_trait]
 impl<S: SnapshotStore + ?Sized> SnapshotStore for Arc<S> {

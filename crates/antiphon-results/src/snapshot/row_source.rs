@@ -13,14 +13,14 @@ use crate::{
     rows::Rows,
 };
 
-/// The source of the rows of a new snapshot. The source can be read only once.
+/// The source of the rows of a new snapshot. A `RowSource` can be read only once.
 #[non_exhaustive]
 pub enum RowSource {
     /// Rows as JSON text, in batches.
     Rows {
         /// Columns of the rows. If `None`, the columns are inferred from the rows.
         columns: Option<Vec<ColumnDefinition>>,
-        /// Stream of batches of rows.
+        /// Stream that returns the rows in batches.
         parts: BoxStream<'static, Result<Rows, BoxError>>,
     },
     /// A source of a type that only a certain [`SnapshotStore`](super::SnapshotStore) accepts, such as Arrow batches
@@ -34,8 +34,8 @@ impl RowSource {
         Self::Rows { columns: None, parts: parts.boxed() }
     }
 
-    /// Sets the columns of JSON rows. The method has no effect on other sources, which define their columns
-    /// themselves. Default: inferred from the rows.
+    /// Sets the columns of JSON rows. The method has no effect on a source of another type, which defines its columns
+    /// itself. Default: inferred from the rows.
     #[must_use]
     pub fn with_columns(self, columns: impl IntoIterator<Item = ColumnDefinition>) -> Self {
         match self {
@@ -62,10 +62,11 @@ impl fmt::Debug for RowSource {
 pub struct SnapshotWriteOptions {
     /// Number of rows in the sample: the first rows, which are returned before the write is complete. Default: 15.
     pub sample: usize,
-    /// Maximum number of rows. Further rows are omitted, and [`Written::truncated`] is set. Default: no limit.
+    /// Maximum number of rows in the snapshot. If the source has more rows, the store omits the further rows and sets
+    /// [`Written::truncated`]. Default: no limit.
     pub max_rows: u64,
-    /// Approximate maximum size in bytes. Further rows are omitted, and [`Written::truncated`] is set. Default: no
-    /// limit.
+    /// Approximate maximum size of the snapshot in bytes. If the source has more rows, the store omits the further
+    /// rows and sets [`Written::truncated`]. Default: no limit.
     pub max_bytes: u64,
 }
 
@@ -81,14 +82,14 @@ impl SnapshotWriteOptions {
         Self { sample: rows, ..Self::default() }
     }
 
-    /// Sets the maximum number of rows. Default: no limit.
+    /// Sets the maximum number of rows in the snapshot. Default: no limit.
     #[must_use]
     pub fn with_max_rows(mut self, rows: u64) -> Self {
         self.max_rows = rows;
         self
     }
 
-    /// Sets the approximate maximum size in bytes. Default: no limit.
+    /// Sets the approximate maximum size of the snapshot in bytes. Default: no limit.
     #[must_use]
     pub fn with_max_bytes(mut self, bytes: u64) -> Self {
         self.max_bytes = bytes;
@@ -101,16 +102,17 @@ impl SnapshotWriteOptions {
 pub struct SnapshotWrite {
     /// First rows of the snapshot.
     pub sample: Rows,
-    /// Columns, as inferred from the rows so far. The columns in the [`Manifest`](super::Manifest) are final.
+    /// Columns of the snapshot, as inferred from the rows so far. Only the columns in the
+    /// [`Manifest`](super::Manifest) are final.
     pub columns: Vec<ColumnDefinition>,
     /// Channel with the current progress of the write.
     pub progress: watch::Receiver<Progress>,
-    /// Future that writes the remaining rows. If you drop this future, the write is cancelled.
+    /// Future that writes the remaining rows. If you drop the future `rest`, the write is cancelled.
     pub rest: BoxFuture<'static, Result<Written>>,
 }
 
 impl SnapshotWrite {
-    /// Creates a write in progress with these first rows. Implementations of a store use this function.
+    /// Creates a write in progress with these first rows. Implementations of a snapshot store use this function.
     pub fn new(
         sample: Rows,
         columns: Vec<ColumnDefinition>,
@@ -151,24 +153,25 @@ pub struct Written {
     pub digest: String,
     /// Final columns of the snapshot.
     pub columns: Vec<ColumnDefinition>,
-    /// The limit that was reached, if the last rows were omitted. `None` if all rows are included.
+    /// The limit that caused the store to omit the last rows of the snapshot. The value is `None` if the snapshot has
+    /// all rows.
     pub truncated: Option<Truncation>,
 }
 
 impl Written {
-    /// Creates the result of a write without truncation. Implementations of a store use this function.
+    /// Creates the result of a write without truncation. Implementations of a snapshot store use this function.
     pub fn new(rows: u64, bytes: u64, digest: impl Into<String>, columns: Vec<ColumnDefinition>) -> Self {
         Self { rows, bytes, digest: digest.into(), columns, truncated: None }
     }
 }
 
-/// The limit that caused the omission of a snapshot's last rows.
+/// The limit that caused the store to omit the last rows of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Truncation {
-    /// The source had more rows than the maximum number.
+    /// The source had more rows than the row limit allows.
     RowLimit,
-    /// The rows needed more bytes than the maximum size.
+    /// The rows needed more bytes than the byte limit allows.
     ByteLimit,
 }

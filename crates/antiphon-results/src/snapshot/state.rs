@@ -7,17 +7,19 @@ use super::Truncation;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SnapshotState {
-    /// Phase of the write.
+    /// Phase of the snapshot write.
     pub phase: Phase,
     /// Time of the writer's last heartbeat.
     pub heard_at: DateTime<Utc>,
     /// Digest of the stored bytes, if the snapshot is complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
-    /// The limit that was reached, if the last rows were omitted. `None` if all rows are included.
+    /// The limit that caused the store to omit the last rows of the snapshot. The value is `None` if the snapshot has
+    /// all rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub truncated: Option<Truncation>,
-    /// Source sets and SQL query, if a query over other sets created this set.
+    /// The SQL query that created the result set, and the result sets that the query reads. The value is `None` if no
+    /// query over other result sets created the set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lineage: Option<Lineage>,
 }
@@ -40,7 +42,7 @@ pub enum Phase {
     Ready,
     /// The write failed.
     Failed {
-        /// Message for users with the reason, without internal details.
+        /// Message for users with the reason why the write failed, without internal details.
         reason: String,
     },
 }
@@ -49,14 +51,14 @@ pub enum Phase {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Lineage {
-    /// Source sets: the table name in the query, and the ID of the set.
+    /// Result sets that the query read: the table name in the query, and the ID of each result set.
     pub sources: Vec<(String, String)>,
-    /// SQL query that created the set.
+    /// SQL query that created the result set.
     pub query: String,
 }
 
 impl Lineage {
-    /// Creates a lineage with these source sets and this query.
+    /// Creates a lineage with these source result sets and this query.
     pub fn new(sources: Vec<(String, String)>, query: impl Into<String>) -> Self {
         Self { sources, query: query.into() }
     }

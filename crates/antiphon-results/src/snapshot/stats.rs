@@ -12,10 +12,10 @@ pub struct ColumnStats {
     /// Approximate number of distinct values in the column.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distinct: Option<u64>,
-    /// Smallest value. Text can be shortened.
+    /// Smallest value in the column. A long text value is shortened.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub min: Value,
-    /// Greatest value. Text can be shortened.
+    /// Greatest value in the column. A long text value is shortened.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub max: Value,
     /// Arithmetic mean, for a column of numbers.
@@ -61,6 +61,6 @@ pub struct Bin {
 pub struct Frequent {
     /// The frequent value.
     pub value: Value,
-    /// Number of rows with this value.
+    /// Number of rows that have the frequent value.
     pub count: u64,
 }

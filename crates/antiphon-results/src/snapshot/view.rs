@@ -3,14 +3,14 @@ use serde_json::Value;
 
 use crate::page::Sort;
 
-/// A view of a snapshot: a sort and filters for its rows. A view without a sort and filters contains all rows, in the
-/// order of the source.
+/// A view of a snapshot: a sort and filters for its rows. A view without a sort and without filters contains all rows,
+/// in the order of the source.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct View {
-    /// Sort columns, the most significant first. Rows with equal values keep the order of the source. Rows without a
-    /// value come last in both directions.
+    /// Sort columns, the most significant first. Rows with equal values in the sort columns keep the order of the
+    /// source. Rows without a value in a sort column come last in ascending and in descending sorts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sort: Vec<Sort>,
     /// Filters that each row of the view must match.
@@ -24,7 +24,7 @@ impl View {
         Self { sort: sort.into_iter().collect(), filter: Vec::new() }
     }
 
-    /// Adds a filter. A row must match all filters.
+    /// Adds a filter. Each row of the view matches all filters.
     #[must_use]
     pub fn with_filter(mut self, filter: Filter) -> Self {
         self.filter.push(filter);
@@ -37,8 +37,7 @@ impl View {
     }
 }
 
-/// A condition on the value of one column. For a row without a value in the column, only [`FilterOp::IsNull`]
-/// matches.
+/// A condition on the value of one column. A row without a value in the column matches only [`FilterOp::IsNull`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Filter {
@@ -46,8 +45,8 @@ pub struct Filter {
     pub column: String,
     /// Operation that compares the row's value with `value`.
     pub op: FilterOp,
-    /// Value to compare with, in the JSON format of the column's values. Dates and times are text. [`FilterOp::In`]
-    /// needs a list, and [`FilterOp::IsNull`] and [`FilterOp::NotNull`] need no value.
+    /// Value to compare with, in the JSON format of the column's values. Dates and times in a filter are text.
+    /// [`FilterOp::In`] needs a list, and [`FilterOp::IsNull`] and [`FilterOp::NotNull`] need no value.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub value: Value,
 }
@@ -59,7 +58,7 @@ impl Filter {
     }
 }
 
-/// The comparison of a filter.
+/// The operation with which a filter compares values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -78,7 +77,7 @@ pub enum FilterOp {
     Ge,
     /// The row's value is one of the values in the filter's list.
     In,
-    /// The row's text contains the filter's text. Upper and lower case are not distinguished.
+    /// The row's text contains the filter's text. The comparison does not distinguish upper and lower case.
     Contains,
     /// The row's text starts with the filter's text.
     StartsWith,

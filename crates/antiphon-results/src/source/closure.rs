@@ -15,7 +15,7 @@ pub struct Closures {
 impl Source {
     /// Creates a source from two closures.
     ///
-    /// `execute` gets the offset, the limit and the sort, and must sort the rows. If `execute` cannot sort, call
+    /// `execute` gets the offset, the limit and the sort, and must sort the rows. If `execute` cannot sort rows, call
     /// [`unsorted`](Self::unsorted).
     ///
     /// ```
@@ -56,8 +56,8 @@ impl Source {
 
     /// Declares that the closures cannot sort rows.
     ///
-    /// The server then rejects requests with a sort. It does not sort single pages itself, because sorted pages would
-    /// not make a sorted set.
+    /// The server then rejects requests with a sort. The server does not sort each page separately, because the result
+    /// set as a whole would still not be sorted.
     #[must_use]
     pub fn unsorted(self) -> Self {
         match self {

@@ -28,7 +28,8 @@ use crate::{
     snapshot::RowSource,
 };
 
-/// Converts the error of a source to a [`DualResponseError`]. Invalid requests and timeouts have their own variants.
+/// Converts the error of a source to a [`DualResponseError`]. Errors for invalid requests and for timeouts become
+/// separate variants.
 pub(crate) fn failed(error: BoxError) -> DualResponseError {
     #[cfg(any(feature = "postgres", feature = "mysql", feature = "sqlite"))]
     match error.downcast_ref::<SqlError>() {
@@ -42,24 +43,25 @@ pub(crate) fn failed(error: BoxError) -> DualResponseError {
 /// A query that every replica registers under the same name.
 ///
 /// A result set of a named query stores only the name and the parameters of the query. So any replica can read the
-/// pages of the set, even after the process that created the set has stopped.
+/// pages of the result set, even after the process that created the set has stopped.
 ///
 /// # Contract
 ///
-/// - [`page`](Self::page) returns up to `limit` rows. The rows are ordered by the requested sort, and then by the key
-///   if the query has a key. The order is stable while the data does not change.
-/// - If [`PageRequest::after`] is set, the page starts after the row with these values, and the query ignores
+/// - [`page`](Self::page) returns up to `limit` rows. The rows of a page are ordered by the requested sort, and then
+///   by the key if the query has a key. The order of the rows is stable while the data does not change.
+/// - If [`PageRequest::after`] is set, the page starts after the row with the values in `after`, and the query ignores
 ///   `offset`.
-/// - The values in `parameters`, `sort` and `after` come from clients. Bind them as parameters, and never insert them
-///   into SQL text. The server has already checked that the sort column is one of [`columns`](Self::columns).
+/// - The values in `parameters`, `sort` and `after` come from clients. Bind values from clients as parameters, and
+///   never insert these values into SQL text. The server has already checked that the sort column is one of
+///   [`columns`](Self::columns).
 #[async_trait]
 pub trait Query: fmt::Debug + Send + Sync + 'static {
     /// Returns the columns of the rows.
     fn columns(&self) -> &[ColumnDefinition];
 
     /// Returns the key: the columns that together identify a row. The values of the key columns must be unique
-    /// together, and never null. With a key, each page starts after the last row of the previous page. Without a key
-    /// (an empty list), each page starts at an offset.
+    /// together, and never null. With a key, each page starts after the last row of the previous page. If the list of
+    /// key columns is empty, each page starts at an offset.
     fn key(&self) -> &[String];
 
     /// Returns whether the query can sort its rows.
@@ -72,7 +74,7 @@ pub trait Query: fmt::Debug + Send + Sync + 'static {
     async fn page(&self, parameters: &Value, page: &PageRequest) -> Result<Rows, BoxError>;
 }
 
-/// An `Arc` of a query is a query.
+/// An `Arc` of a query is also a query.
 #[async_trait]
 impl<Q: Query + ?Sized> Query for Arc<Q> {
     fn columns(&self) -> &[ColumnDefinition] {
@@ -106,11 +108,13 @@ pub struct PageRequest {
     pub limit: u64,
     /// Sort column and direction. Without a sort, the source uses its default order.
     pub sort: Option<Sort>,
-    /// Values of the previous page's last row: the value in the sort column, if there is a sort, and the values in
-    /// the key columns. The page starts after this row.
+    /// Values from the last row of the previous page: the value in the sort column, and the values in the key columns.
+    /// If `after` is set, the page starts after the row with these values. Without a sort, `after` contains only the
+    /// values in the key columns.
     pub after: Option<Vec<Value>>,
-    /// Size in bytes after which the source can end the page before `limit`. The server requests the remaining rows
-    /// later. If a page has fewer than `limit` rows and fewer than `max_bytes` bytes, the source has no more rows.
+    /// Size in bytes after which the source can end the page before the page has `limit` rows. The server requests the
+    /// remaining rows later. If a page has fewer than `limit` rows and fewer than `max_bytes` bytes, the source has no
+    /// more rows.
     pub max_bytes: usize,
 }
 
@@ -127,7 +131,8 @@ impl PageRequest {
         self
     }
 
-    /// Sets the size in bytes after which the source can end the page before `limit`. Default: `usize::MAX`.
+    /// Sets the size in bytes after which the source can end the page before the page has `limit` rows. Default:
+    /// `usize::MAX`.
     #[must_use]
     pub fn with_max_bytes(mut self, bytes: usize) -> Self {
         self.max_bytes = bytes;

@@ -11,16 +11,16 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::{Removal, Resource, ResourceStore, ResourceUpdate, TombstoneEntry};
 use crate::{error::Result, rows::Rows};
 
-/// Maximum number of tombstones.
+/// Maximum number of tombstones that the store keeps.
 const REMEMBERED: usize = 10_000;
 
 /// Time for which an expired resource is reserved for the caller that found it.
 const CLAIM: TimeDelta = TimeDelta::minutes(1);
 
-/// Maximum number of expired resources that one call returns.
+/// Maximum number of expired resources that one call of `find_expired` returns.
 const BATCH: usize = 256;
 
-/// Maximum time between storing rows and saving their resource.
+/// Maximum time between the call that stores rows and the call that saves the resource of these rows.
 const MAKING: Duration = Duration::from_secs(60 * 60);
 
 /// A store of result sets in the memory of this process, for development and for a server without replicas.
@@ -38,11 +38,11 @@ struct Inner {
 }
 
 struct Kept {
-    /// `None` while only the rows are stored.
+    /// Metadata of the result set, or `None` while only the rows are stored.
     resource: Option<Resource>,
     rows: Arc<Rows>,
     claimed_until: Option<DateTime<Utc>>,
-    /// Time of the first write.
+    /// Time of the first write for this result set.
     since: Instant,
 }
 

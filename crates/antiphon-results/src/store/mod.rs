@@ -27,23 +27,24 @@ use crate::{
     snapshot::SnapshotState,
 };
 
-/// A store for result sets. The store keeps the metadata of each set as a [`Resource`], the in-memory rows, and a
-/// *tombstone* for each removed set.
+/// A store for result sets. The store keeps the metadata of each result set as a [`Resource`], the in-memory rows, and
+/// a *tombstone* for each removed set.
 ///
 /// # Contract
 ///
 /// - After [`save`](Self::save), every [`get`](Self::get) returns the resource as last written, through every handle
-///   to the store. The store also returns an expired resource, until it is deleted. The caller must check the expiry
-///   time.
-/// - [`update`](Self::update) changes only the given fields, and is atomic. No concurrent update is lost, and all
-///   accesses are counted. It does not update an unknown resource, or a resource that has expired at the time
+///   to the store. `get` also returns an expired resource, until the resource is deleted. The caller of `get` must
+///   check whether the resource has expired.
+/// - [`update`](Self::update) changes only the given fields, and is atomic. The store loses no concurrent update, and
+///   counts all accesses. `update` does not change an unknown resource, or a resource that has expired at the time
 ///   [`ResourceUpdate::at`].
 /// - [`delete`](Self::delete) succeeds once: of any number of concurrent calls, exactly one returns `true`. `delete`
 ///   removes the rows with the resource, and leaves a [`tombstone`](Self::tombstone). With [`Removal::Expired`],
 ///   `delete` removes the resource only if the resource has expired at the given time. A resource that was pinned or
-///   extended before the call stays.
+///   extended before the call of `delete` stays in the store.
 /// - [`find_expired`](Self::find_expired) returns only the IDs of expired resources. For one minute after
-///   `find_expired` returns an ID, no other caller gets this ID. So two replicas do not clean up the same resource.
+///   `find_expired` returns an ID, no other caller gets this ID. So two replicas do not clean up the same expired
+///   resource.
 /// - [`rows`](Self::rows) returns rows as they were [stored](Self::put_rows), in the same order.
 ///
 /// The module `store::conformance` (feature `conformance`) contains the contract tests.
@@ -64,35 +65,36 @@ pub trait ResourceStore: fmt::Debug + Send + Sync + 'static {
     /// Returns the IDs of resources that have expired at `at`, up to a few hundred.
     async fn find_expired(&self, at: DateTime<Utc>) -> Result<Vec<String>>;
 
-    /// Returns the tombstone of a removed resource, or `None` if the store has no tombstone or no longer keeps it.
+    /// Returns the tombstone of a removed resource, or `None` if the store has no tombstone of the resource.
     async fn tombstone(&self, id: &str) -> Result<Option<TombstoneEntry>>;
 
-    /// Stores the rows of a resource. The server calls this method once, before [`save`](Self::save).
+    /// Stores the rows of a resource. The server calls `put_rows` once for each resource, before [`save`](Self::save).
     async fn put_rows(&self, id: &str, rows: Rows) -> Result<()>;
 
-    /// Returns up to `limit` rows of a resource, starting at `offset`. Returns fewer rows only at the end of the set.
+    /// Returns up to `limit` rows of a resource, starting at `offset`. Returns fewer than `limit` rows only at the end
+    /// of the result set.
     async fn rows(&self, id: &str, offset: u64, limit: u64) -> Result<Rows>;
 
-    /// Stores `id` as the newest set of `caller`, for ten minutes. The server calls this method only if the store is
-    /// shared.
+    /// Stores `id` as the newest result set of `caller`, for ten minutes. The server calls `set_newest` only if the
+    /// store is shared.
     ///
-    /// The default implementation does nothing. Then other replicas do not find the newest set.
+    /// The default implementation does nothing, so other replicas do not find the newest result set of a caller.
     async fn set_newest(&self, caller: &str, id: &str) -> Result<()> {
         let _ = (caller, id);
         Ok(())
     }
 
-    /// Returns the ID from the last call of [`set_newest`](Self::set_newest) for `caller`. Returns `None` if there was
-    /// no such call in the last ten minutes.
+    /// Returns the ID from the last call of [`set_newest`](Self::set_newest) for `caller`. Returns `None` if
+    /// `set_newest` was not called for `caller` in the last ten minutes.
     async fn newest(&self, caller: &str) -> Result<Option<String>> {
         let _ = caller;
         Ok(None)
     }
 
-    /// Returns how far the clock of the store is ahead of the clock of this process. The server adds this difference to
-    /// its clock, so that all replicas agree on the time.
+    /// Returns how far the clock of the store is ahead of the clock of this process. The server adds the difference to
+    /// the time of the local clock, so that all replicas agree on the time.
     ///
-    /// The default implementation returns zero, as for a store in memory.
+    /// The default implementation returns zero, which is correct for a store in memory.
     async fn clock_difference(&self) -> TimeDelta {
         TimeDelta::zero()
     }
@@ -100,11 +102,11 @@ pub trait ResourceStore: fmt::Debug + Send + Sync + 'static {
     /// Returns whether other processes share this store. A server with a shared store rejects closures as sources.
     fn is_shared(&self) -> bool;
 
-    /// Closes the connections of the store. A second call has no effect.
+    /// Closes the connections of the store. A second call of `close` has no effect.
     async fn close(&self) -> Result<()>;
 }
 
-/// An `Arc` of a store is a store.
+/// An `Arc` of a store of result sets is also a store of result sets.
 #[async_trait]
 impl<S: ResourceStore + ?Sized> ResourceStore for Arc<S> {
     async fn save(&self, resource: Resource) -> Result<String> {
@@ -160,54 +162,55 @@ impl<S: ResourceStore + ?Sized> ResourceStore for Arc<S> {
     }
 }
 
-/// The metadata of a result set, without its rows.
+/// The metadata of a result set. The rows are stored separately.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Resource {
     /// ID of the result set. The ID contains at least 128 random bits, so callers cannot guess the ID.
     pub id: String,
-    /// Display name of the set.
+    /// Display name of the result set.
     pub name: String,
     /// Source of the rows.
     pub query: Origin,
     /// Columns of the rows.
     pub columns: Vec<ColumnDefinition>,
-    /// Key: the columns that together identify a row. Empty if the source has no key.
+    /// Key: the columns that together identify a row. The list is empty if the source has no key.
     #[serde(default)]
     pub key: Vec<String>,
     /// Whether the rows can be sorted.
     pub sorts: bool,
-    /// Number of rows when the set was created. For a snapshot, the number of rows written so far.
+    /// Number of rows when the result set was created. For a snapshot, the value is the number of rows written so far.
     pub total_count: u64,
-    /// Size of the rows in bytes, if it is known. For a snapshot this is the stored size, otherwise the size as JSON.
+    /// Size of the rows in bytes, if it is known. For a snapshot, the value is the stored size. For other result sets,
+    /// the value is the size as JSON.
     #[serde(default)]
     pub bytes: Option<u64>,
-    /// Preview: the first rows.
+    /// Preview: the first rows of the result set.
     pub sample_data: Vec<Row>,
-    /// Time at which the set was created.
+    /// Time at which the result set was created.
     pub created_at: DateTime<Utc>,
-    /// Time at which the set expires. `None` if the set is pinned.
+    /// Time at which the result set expires. The value is `None` if the result set is pinned.
     pub expires_at: Option<DateTime<Utc>>,
-    /// Lifetime of the set. The lifetime starts again when the set is unpinned.
+    /// Lifetime of the result set. The lifetime starts again when the result set is unpinned.
     pub life: Duration,
     /// Number of times that callers have read the rows.
     pub access_count: u64,
     /// Time of the last access.
     pub last_accessed_at: Option<DateTime<Utc>>,
-    /// Metadata from the creator of the set.
+    /// Metadata from the creator of the result set.
     pub metadata: Map<String, Value>,
-    /// Owner of the set.
+    /// Owner of the result set.
     pub owner: Owner,
     /// Epoch of valid links: a number that increases when links are revoked. Links with an earlier epoch are invalid.
     #[serde(default)]
     pub link_epoch: u64,
-    /// State of the snapshot. `None` if the set is not a snapshot.
+    /// State of the snapshot. The value is `None` if the result set is not a snapshot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<SnapshotState>,
 }
 
 impl Resource {
-    /// Creates a resource without rows. Use this function to test your own store.
+    /// Creates a resource without rows. Use this function to test your own store of result sets.
     pub fn new(
         id: impl Into<String>,
         name: impl Into<String>,
@@ -236,7 +239,7 @@ impl Resource {
         }
     }
 
-    /// Returns whether the set has expired at this time.
+    /// Returns whether the result set has expired at this time.
     pub fn is_expired(&self, at: DateTime<Utc>) -> bool {
         self.expires_at.is_some_and(|end| end <= at)
     }
@@ -247,7 +250,7 @@ impl Resource {
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Origin {
-    /// In-memory rows that are stored with the set. Every page shows the same data.
+    /// In-memory rows that are stored with the result set. Every page of the result set shows the same data.
     Rows,
     /// A live query: a named query that runs again for every page. A page shows the data at the time of the read.
     Live {
@@ -256,9 +259,9 @@ pub enum Origin {
         /// Parameters of the query.
         parameters: Value,
     },
-    /// Closures in the process that created the set.
+    /// Closures of the process that created the result set, which read the rows.
     Closures,
-    /// A snapshot. Every page shows the same data.
+    /// A snapshot. Every page of the result set shows the same data.
     Snapshot,
 }
 
@@ -270,7 +273,7 @@ pub enum Removal {
     Deleted,
     /// The resource has expired. A resource that has not expired at the time `at` is not removed.
     Expired {
-        /// Current time.
+        /// Current time, with which the expiry time of the resource is compared.
         at: DateTime<Utc>,
     },
 }

@@ -1,4 +1,4 @@
-//! Changes to a resource.
+//! Updates that change a resource.
 
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
@@ -13,20 +13,20 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ResourceUpdate {
-    /// Time of the change. A resource that has expired at this time is not changed.
+    /// Time of the change. If the resource has expired at this time, the update does not change the resource.
     pub at: DateTime<Utc>,
-    /// New expiry time. `Some(None)` pins the resource.
+    /// New expiry time of the resource. `Some(None)` pins the resource.
     pub expires_at: Option<Option<DateTime<Utc>>>,
-    /// New expiry time. It applies only if it is later than the current expiry time. The expiry of a pinned resource
-    /// is not changed.
+    /// New expiry time, which applies only if it is later than the current expiry time. The expiry of a pinned
+    /// resource is not changed.
     pub lives_until: Option<DateTime<Utc>>,
     /// Number of accesses to add.
     pub accesses: u64,
-    /// New display name.
+    /// New display name of the result set.
     pub name: Option<String>,
-    /// New metadata.
+    /// New metadata of the result set.
     pub metadata: Option<Map<String, Value>>,
-    /// Whether all existing links to the set are revoked.
+    /// Whether the update revokes all existing links to the result set.
     pub revoke_links: bool,
     /// New state of the snapshot.
     pub snapshot: Option<SnapshotUpdate>,
@@ -38,7 +38,7 @@ pub struct ResourceUpdate {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SnapshotUpdate {
-    /// New state.
+    /// New state of the snapshot.
     pub state: SnapshotState,
     /// Number of rows written so far.
     pub total_count: u64,
@@ -46,17 +46,18 @@ pub struct SnapshotUpdate {
     pub bytes: u64,
     /// New columns, if more information about the columns is available than before.
     pub columns: Option<Vec<ColumnDefinition>>,
-    /// If set, the update applies only if the last heartbeat of the snapshot's writer was at this time.
+    /// If `if_heard_at` is set, the update applies only if the last heartbeat of the snapshot's writer was at this
+    /// time.
     pub if_heard_at: Option<DateTime<Utc>>,
 }
 
 impl SnapshotUpdate {
-    /// Creates an update that sets this state.
+    /// Creates an update that sets the state of the snapshot to `state`.
     pub fn new(state: SnapshotState, total_count: u64, bytes: u64) -> Self {
         Self { state, total_count, bytes, columns: None, if_heard_at: None }
     }
 
-    /// Sets the columns. Default: unchanged.
+    /// Sets the new columns of the snapshot. Default: the columns do not change.
     #[must_use]
     pub fn with_columns(mut self, columns: Vec<ColumnDefinition>) -> Self {
         self.columns = Some(columns);
@@ -70,14 +71,15 @@ impl SnapshotUpdate {
         self
     }
 
-    /// Returns whether the update applies to this state.
+    /// Returns whether the update applies to a snapshot in this state.
     fn is_about(&self, state: &SnapshotState) -> bool {
         state.phase == Phase::Writing && self.if_heard_at.is_none_or(|at| at == state.heard_at)
     }
 }
 
 impl ResourceUpdate {
-    /// Creates an empty change at this time. Add changes with the other methods.
+    /// Creates an update with the time `at` that does not change the resource yet. Add changes with the other methods
+    /// of `ResourceUpdate`.
     pub fn at(at: DateTime<Utc>) -> Self {
         Self { at, ..Self::default() }
     }
@@ -89,7 +91,7 @@ impl ResourceUpdate {
         self
     }
 
-    /// Sets the expiry time. `None` pins the resource.
+    /// Sets the expiry time of the resource. `None` pins the resource.
     #[must_use]
     pub fn with_expires_at(mut self, expires_at: Option<DateTime<Utc>>) -> Self {
         self.expires_at = Some(expires_at);
@@ -103,14 +105,14 @@ impl ResourceUpdate {
         self
     }
 
-    /// Sets the new name.
+    /// Sets the new display name of the result set.
     #[must_use]
     pub fn with_name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// Sets the new metadata.
+    /// Sets the new metadata of the result set.
     #[must_use]
     pub fn with_metadata(mut self, metadata: Map<String, Value>) -> Self {
         self.metadata = Some(metadata);
@@ -124,15 +126,15 @@ impl ResourceUpdate {
         self
     }
 
-    /// Revokes all existing links to the set.
+    /// Revokes all existing links to the result set.
     #[must_use]
     pub fn revoking_links(mut self) -> Self {
         self.revoke_links = true;
         self
     }
 
-    /// Applies the change to a resource. Returns `false` and changes nothing if the resource has expired.
-    /// Implementations of a store use this function.
+    /// Applies the change to a resource. If the resource has expired, `apply` returns `false` and does not change the
+    /// resource. Implementations of a store of result sets use this function.
     pub fn apply(&self, resource: &mut Resource) -> bool {
         if resource.is_expired(self.at) {
             return false;

@@ -1,4 +1,4 @@
-//! Operations that run once for all concurrent callers.
+//! Runs an operation only once if several callers request it at the same time.
 
 use std::{
     collections::HashMap,
@@ -17,7 +17,7 @@ const GRACE: Duration = Duration::from_mins(1);
 
 type Outcome = Option<Result<u64, Arc<DualResponseError>>>;
 
-/// The running operations, by name.
+/// The operations that are currently running. The map key is the name of the operation.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Flights {
     flights: Arc<Mutex<HashMap<String, Flight>>>,
@@ -30,10 +30,10 @@ struct Flight {
 }
 
 impl Flights {
-    /// Waits for the operation with this name. Starts the operation if it is not running.
+    /// Waits for the operation with this name, and starts the operation if it is not running.
     ///
-    /// If the future is dropped, the operation continues. The operation is cancelled after [`GRACE`] without a waiting
-    /// caller.
+    /// If the caller drops the future of `join`, the operation continues. An operation without a waiting caller is
+    /// cancelled after the duration [`GRACE`].
     pub(crate) async fn join<W>(
         &self,
         name: String,
@@ -90,7 +90,7 @@ impl Flights {
 /// Completes when the operation has had no waiting caller for the duration [`GRACE`].
 async fn abandoned(waiters: &mut watch::Receiver<usize>) {
     loop {
-        // The sender is in the map while the operation runs, so neither wait ends because of a closed channel.
+        // The map keeps the sender while the operation runs, so the channel is not closed during the two waits.
         let _ = waiters.wait_for(|waiting| *waiting == 0).await;
         let again = waiters.wait_for(|waiting| *waiting > 0);
         if tokio::time::timeout(GRACE, again).await.is_err() {
@@ -99,7 +99,7 @@ async fn abandoned(waiters: &mut watch::Receiver<usize>) {
     }
 }
 
-/// A waiting caller.
+/// A caller that waits for a running operation.
 struct Waiter(watch::Sender<usize>);
 
 impl Waiter {
@@ -126,7 +126,8 @@ impl Drop for Listed {
     }
 }
 
-/// Copies an error, so that each waiting caller gets a copy. Errors that callers can handle keep their kind.
+/// Copies an error, so that each waiting caller gets a copy. The copy keeps the variants that callers can handle. All
+/// other errors become `DualResponseError::Snapshot`.
 fn again(error: &Arc<DualResponseError>) -> DualResponseError {
     match &**error {
         DualResponseError::NotFound => DualResponseError::NotFound,

@@ -1,7 +1,7 @@
 //! The resources that all queries of a process share: memory, disk space, threads and turns. A *turn* is the
-//! permission to run.
+//! permission to run one query.
 //!
-//! Plans run on separate [threads](run::Threads). Only requests to the object store run on the server's threads.
+//! Query plans run on separate [threads](run::Threads). Only requests to the object store run on the server's threads.
 
 mod flight;
 pub(crate) mod refusal;
@@ -38,13 +38,15 @@ use crate::{
     error::{Error, Result},
 };
 
-/// The number of rows in a batch of the engine.
+/// The number of rows that the query engine processes in one batch.
 pub(crate) const BATCH_ROWS: usize = 8192;
 
-/// The maximum time to wait for a turn. After this time, the call returns an error with a retry time.
+/// The maximum time to wait for a turn. If no turn is free within the maximum time, the call returns an error with a
+/// retry time.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The number of threads for one query. The number is fixed, so that a query uses the same memory on every machine.
+/// The number of threads for one query. The number of threads is fixed, so that a query uses the same memory on every
+/// machine.
 pub(crate) const PARTITIONS: usize = 2;
 
 /// The maximum number of threads for queries.
@@ -58,13 +60,13 @@ pub(crate) struct Engine {
     pub(crate) threads: Threads,
     turns: Arc<Semaphore>,
     turns_per_tenant: usize,
-    /// The semaphores of tenants with running or waiting queries, by `SnapshotId::share`.
+    /// One semaphore for each tenant with running or waiting queries. The map key is `SnapshotId::share`.
     tenants: Mutex<HashMap<String, Weak<Semaphore>>>,
-    /// Views in progress.
+    /// Views that are being created.
     pub(crate) flights: Flights,
 }
 
-/// The permission to run a query. When this value is dropped, the next query can start.
+/// The permission to run a query. When the `Turn` is dropped, the next query can start.
 #[derive(Debug)]
 pub(crate) struct Turn {
     _process: OwnedSemaphorePermit,
@@ -94,7 +96,7 @@ impl Engine {
         })
     }
 
-    /// Waits for a turn for this tenant. The maximum time is [`PATIENCE`], or the time limit of queries if that is
+    /// Waits for a turn for this tenant. The maximum wait is [`PATIENCE`] or the time limit of queries, whichever is
     /// shorter.
     pub(crate) async fn turn(&self, tenant: &str) -> Result<Turn, DualResponseError> {
         let of_tenant = self.turns_of(tenant);
@@ -123,7 +125,8 @@ impl Engine {
         turns
     }
 
-    /// Returns a planner without any default tables or files. With one partition, rows keep their order.
+    /// Returns a planner without any default tables or files. If a plan has only one partition, the rows keep their
+    /// order.
     pub(crate) fn state(&self, partitions: usize) -> SessionState {
         let mut config = SessionConfig::new()
             .with_target_partitions(partitions)
@@ -138,12 +141,12 @@ impl Engine {
         SessionStateBuilder::new().with_config(config).with_runtime_env(Arc::clone(&self.runtime)).build()
     }
 
-    /// Returns the maximum number of bytes that one function call can produce for one batch.
+    /// Returns the maximum number of bytes that one call of an SQL function can produce for one batch.
     pub(crate) fn call_bytes(&self) -> usize {
         self.pool_bytes / 8
     }
 
-    /// Returns the number of bytes in use in the memory pool.
+    /// Returns the number of bytes that queries currently use in the memory pool.
     #[cfg(test)]
     pub(crate) fn taken(&self) -> usize {
         self.runtime.memory_pool.reserved()
@@ -165,7 +168,7 @@ impl fmt::Debug for Engine {
     }
 }
 
-/// A registry without object stores. It rejects every address, even a path on the local disk.
+/// A registry without object stores, which rejects every address, even a path on the local disk.
 #[derive(Debug)]
 struct NoStores;
 

@@ -1,4 +1,4 @@
-//! Converts errors of the engine to messages for the caller. Internal details are not included.
+//! Converts errors of the query engine to messages that the caller can read. The messages contain no internal details.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub(crate) fn refused(rule: &'static str, reason: impl Into<String>) -> DualResp
     DualResponseError::Refused { rule, reason: reason.into() }
 }
 
-/// Converts an error of a query.
+/// Converts an error of an SQL query to an error for the caller.
 pub(crate) fn of_query(error: DataFusionError) -> DualResponseError {
     match error {
         DataFusionError::ResourcesExhausted(text) if is_disk(&text) => refused(
@@ -52,8 +52,8 @@ pub(crate) fn of_query(error: DataFusionError) -> DualResponseError {
     }
 }
 
-/// Converts an error of a view or an aggregate. The messages do not refer to a query, because the caller did not write
-/// a query.
+/// Converts an error of a view or an aggregate to an error for the caller. The error messages do not refer to a query,
+/// because the caller did not write a query.
 pub(crate) fn of_view(error: DataFusionError) -> DualResponseError {
     match of_query(error) {
         DualResponseError::Refused { rule: "memory" | "spill", .. } => DualResponseError::TooLarge(
@@ -64,7 +64,7 @@ pub(crate) fn of_view(error: DataFusionError) -> DualResponseError {
     }
 }
 
-/// Creates the error for a timeout.
+/// Creates the error for a query that exceeded its time limit.
 pub(crate) fn timeout(limit: Duration) -> DualResponseError {
     DualResponseError::Timeout { limit }
 }
@@ -77,7 +77,7 @@ pub(crate) fn too_deep() -> DualResponseError {
 /// Creates the error for an invalid query, with the message of the parser or the planner.
 pub(crate) fn not_valid(text: &str) -> DualResponseError {
     let text = text.split("\n\nbacktrace").next().unwrap_or(text);
-    // This part names settings and versions of the engine, which the reader cannot change.
+    // The text after this phrase names settings and versions of the query engine, which the caller cannot change.
     let text = text.split("This issue was likely caused by a bug").next().unwrap_or(text).trim();
     let mut shown: String = text.chars().filter(|character| !character.is_control()).take(600).collect();
     if shown.is_empty() {
@@ -112,7 +112,8 @@ fn of_source(source: antiphon_results::BoxError) -> DualResponseError {
     }
 }
 
-/// Converts an error that several callers share. A shared error cannot be moved, so only its root cause is read.
+/// Converts an error that several callers share. A shared error cannot be moved, so the conversion reads only the root
+/// cause of the error.
 fn shared(error: &DataFusionError) -> DualResponseError {
     match error.find_root() {
         DataFusionError::ResourcesExhausted(text) => {
@@ -130,7 +131,7 @@ fn shared(error: &DataFusionError) -> DualResponseError {
     }
 }
 
-/// Returns whether the text of an internal error shows that the cause is an invalid pattern in the query.
+/// Returns `true` if the text of an internal error shows that the query contains an invalid pattern.
 fn is_pattern(text: &str) -> bool {
     text.contains("Regular expression did not compile")
 }
@@ -168,7 +169,7 @@ fn of_schema(error: &SchemaError) -> String {
     text
 }
 
-/// Returns the edit distance of two names. Only the first 64 characters count.
+/// Returns the edit distance of two names. Only the first 64 characters of each name count.
 fn distance(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().take(64).collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();

@@ -1,4 +1,4 @@
-//! Runs plans on separate threads for queries, and sends the resulting batches to the threads of the server.
+//! Runs query plans on separate threads, and sends the resulting batches of rows to the server's threads.
 
 use std::{
     future::Future,
@@ -18,24 +18,24 @@ use tokio_util::task::AbortOnDropHandle;
 use super::{Engine, Turn, refusal};
 use crate::error::{Error, Result};
 
-/// The time that a caller waits after the time limit. It is needed if a step of the plan does not end.
+/// The time that a caller still waits for the current step of a plan after the time limit of the query.
 const OVERTIME: Duration = Duration::from_secs(2);
 
-/// The batches of a plan.
+/// The batches of rows that a running plan returns.
 pub(crate) type PlanStream = BoxStream<'static, Result<RecordBatch, DualResponseError>>;
 
-/// The threads for queries. A step of a query cannot be interrupted, so each step blocks one of these threads and not
-/// a thread of the server.
+/// The threads that run queries. A step of a query cannot be interrupted, so each step blocks one of these threads and
+/// not a thread of the server.
 #[derive(Debug)]
 pub(crate) struct Threads {
     count: usize,
-    /// The runtime of the threads. `None` until the first query starts the threads.
+    /// The Tokio runtime of the query threads. The value is `None` until the first query starts the threads.
     runtime: Mutex<Option<Runtime>>,
 }
 
 impl Threads {
-    /// Prepares this number of threads. The number must be large enough for all concurrent queries. Then a query that
-    /// blocks its threads does not block other queries.
+    /// Prepares `count` threads for queries. The number of threads must be large enough for all concurrent queries.
+    /// With enough threads, a query that blocks its threads does not block other queries.
     pub(crate) fn new(count: usize) -> Self {
         Self { count, runtime: Mutex::default() }
     }
@@ -65,7 +65,7 @@ impl Drop for Threads {
     }
 }
 
-/// A plan that is running. If you drop this value, the plan stops at the end of its current step.
+/// A plan that is running. If you drop a `Running`, its plan stops at the end of the current step.
 #[derive(Debug)]
 pub(crate) struct Running {
     batches: mpsc::Receiver<RecordBatch>,
@@ -76,8 +76,8 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Runs the plan that `open` returns. The turn is held until the plan has stopped, even if no caller waits for the
-    /// plan.
+    /// Runs the plan that `open` returns. The turn of the query is held until the plan has stopped, even if no caller
+    /// waits for the plan.
     pub(crate) fn start(
         engine: &Engine,
         turn: Arc<Turn>,
@@ -104,8 +104,8 @@ impl Running {
         Ok(Self { batches, task, begun, limit })
     }
 
-    /// Returns the next batch. The plan checks the time limit between its steps. This method also checks it, because a
-    /// single step can take too long.
+    /// Returns the next batch of rows from the plan. The plan checks the time limit between its steps. `next` also
+    /// checks the time limit, because a single step of the plan can take too long.
     pub(crate) async fn next(&mut self) -> Result<Option<RecordBatch>, DualResponseError> {
         let left = (self.limit + OVERTIME).saturating_sub(self.begun.elapsed());
         let batch = tokio::time::timeout(left, self.batches.recv()).await;

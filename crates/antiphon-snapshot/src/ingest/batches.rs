@@ -9,12 +9,12 @@ use crate::error::{Error, Result};
 
 /// Arrow record batches as the source of a snapshot's rows.
 ///
-/// String views and binary views are stored as plain strings and bytes. Dictionaries are stored as their values.
-/// Unions, run-end encoded columns, and two columns with the same name are rejected. All other types are stored
-/// unchanged. Each batch must have the schema that was passed to [`new`](Self::new).
+/// String views and binary views are stored as plain strings and bytes. Dictionary columns are stored as the values
+/// that they refer to. Unions, run-end encoded columns, and two columns with the same name are rejected. All other
+/// Arrow types are stored unchanged. Each batch must have the schema that was passed to [`new`](Self::new).
 ///
-/// Batches are read from the stream at the speed at which rows can be stored. If the stream returns an error, the write
-/// fails and no snapshot remains.
+/// The writer reads batches from the stream only as fast as it can store the rows. If the stream returns an error, the
+/// write fails and no snapshot remains.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -50,7 +50,7 @@ impl Batches {
         Self { schema, batches: batches.boxed() }
     }
 
-    /// Returns the stream of batches, for example to use the rows of a query without storing them.
+    /// Returns the stream of batches. Use this method to read the rows without storing them.
     pub fn into_stream(self) -> BoxStream<'static, Result<RecordBatch, BoxError>> {
         self.batches
     }
@@ -68,11 +68,11 @@ impl fmt::Debug for Batches {
     }
 }
 
-/// Incoming batches, converted for storage.
+/// A feed that converts incoming batches to types that can be stored.
 pub(super) struct BatchFeed {
     normal: Normal,
     batches: BoxStream<'static, Result<RecordBatch, BoxError>>,
-    /// Batches that were read for the sample.
+    /// Batches that were read for the sample and are not returned yet.
     seen: VecDeque<RecordBatch>,
 }
 

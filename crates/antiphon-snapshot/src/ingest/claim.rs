@@ -21,7 +21,7 @@ struct Intent {
     started: DateTime<Utc>,
 }
 
-/// The exclusive right to write a snapshot.
+/// A claim: the exclusive right to write a snapshot.
 pub(super) struct Claim {
     inner: Arc<Inner>,
     pub(super) place: SnapshotFolder,
@@ -29,7 +29,7 @@ pub(super) struct Claim {
 }
 
 impl Claim {
-    /// Takes the claim, unless another writer has the claim or the snapshot exists.
+    /// Takes the claim on a snapshot, unless another writer has the claim or the snapshot exists.
     pub(super) async fn take(inner: &Arc<Inner>, id: &SnapshotId) -> Result<Self> {
         let place = SnapshotFolder::of(&inner.store.prefix, id);
         let nonce = writer_name()?;
@@ -45,12 +45,13 @@ impl Claim {
             Ok(_) => {}
             Err(StoreError::AlreadyExists { .. } | StoreError::Precondition { .. }) => return Err(taken()),
             Err(error) => {
-                // The file was possibly written, although the call failed.
+                // The store possibly wrote the intent although the call returned an error.
                 claim.undo().await;
                 return Err(error.into());
             }
         }
-        // The first writer removes the intent only after the manifest exists, so this check cannot miss it.
+        // Another writer removes its intent only after its manifest exists. So this check finds the manifest of every
+        // complete snapshot.
         match objects.head(&claim.place.manifest()).await {
             Err(StoreError::NotFound { .. }) => {}
             Ok(_) => {
@@ -88,15 +89,17 @@ impl Claim {
         Ok(serde_json::from_slice::<Intent>(&text).is_ok_and(|intent| intent.nonce == self.nonce))
     }
 
-    /// Removes the intent. Call this method after the snapshot is complete. If the removal fails, the snapshot is still
-    /// valid. The intent is then removed later, together with the snapshot.
+    /// Removes the file `intent.json`. Call this method after the snapshot is complete. If the removal of
+    /// `intent.json` fails, the snapshot is still valid. If `intent.json` remains, it is removed later, together with
+    /// the snapshot.
     pub(super) async fn release(&self) {
         if let Err(error) = self.inner.store.objects.delete(&self.place.intent()).await {
             tracing::warn!(folder = %self.place.folder, %error, "the marker of a complete snapshot could not be removed; it is removed with the snapshot");
         }
     }
 
-    /// Removes all files of this writer, but no file of a later writer. If files remain, a later sweep finds them.
+    /// Removes all files of this writer, but no file of a later writer. If the removal fails, a later sweep finds the
+    /// files that remain.
     pub(super) async fn undo(&self) {
         if let Err(error) = self.withdraw().await {
             tracing::warn!(folder = %self.place.folder, %error, "the files of an unfinished snapshot could not be removed; a sweep removes them later");
@@ -104,8 +107,8 @@ impl Claim {
     }
 
     async fn withdraw(&self) -> Result<()> {
-        // The manifest is removed first. The manifest is read, because it was possibly written although the call
-        // failed.
+        // The manifest is removed first. The store possibly wrote the manifest although the call returned an error, so
+        // this code reads the manifest.
         let objects = &self.inner.store.objects;
         let manifest = match objects.get(&self.place.manifest()).await {
             Err(StoreError::NotFound { .. }) => None,
@@ -115,8 +118,8 @@ impl Claim {
             objects.delete(&self.place.manifest()).await.or_else(ignore_missing)?;
         }
         sweep::withdraw(&self.inner, &self.place, &self.nonce).await?;
-        // The intent is removed last, because it announces the other files. All writers use the same name for the
-        // intent, so its content is compared.
+        // The intent is removed last, because it announces the other files. All writers use the same file name for the
+        // intent, so this code removes only an intent with its own nonce.
         let exclusive = self.inner.intents.write().await;
         if self.is_ours().await? {
             self.inner.store.objects.delete(&self.place.intent()).await.or_else(ignore_missing)?;

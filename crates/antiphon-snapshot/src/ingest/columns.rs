@@ -13,12 +13,12 @@ pub(crate) fn json_field(name: &str) -> Field {
     Field::new(name, DataType::Utf8, true).with_metadata(metadata)
 }
 
-/// Returns whether the text of a field is JSON.
+/// Returns `true` if the text in a column is JSON.
 pub(crate) fn is_json(field: &Field) -> bool {
     field.metadata().get(EXTENSION.0).is_some_and(|name| name == EXTENSION.1)
 }
 
-/// Returns the column definitions for responses.
+/// Returns the definitions of the columns in a schema, for responses.
 pub(crate) fn columns(schema: &Schema) -> Vec<ColumnDefinition> {
     schema.fields().iter().map(column).collect()
 }

@@ -1,7 +1,7 @@
 //! Reads the rows of a database query as JSON, with the column types of the database.
 //!
-//! The dialects of `antiphon-results` choose the types and write the values. So a live query and a snapshot return the
-//! same values.
+//! The database dialects of `antiphon-results` choose the types of columns and write the values. So a live query and a
+//! snapshot return equal values for the same SQL.
 
 use std::{fmt, future::Future};
 
@@ -33,16 +33,17 @@ pub(super) type Opening = BoxFuture<'static, Result<JsonRows>>;
 /// The size in bytes at which the collected rows are sent to the writer.
 const PART_BYTES: usize = 256 * 1024;
 
-/// The number at which the collected rows are sent to the writer.
+/// The number of collected rows at which the rows are sent to the writer.
 const PART_ROWS: usize = 1024;
 
 /// A database query as the source of a snapshot's rows. Create a `DatabaseQuery` with `from_postgres`, `from_mysql` or
 /// `from_sqlite`.
 ///
-/// The query is one statement, so its rows come from one point in time. Concurrent changes are not visible.
+/// The query is one statement, so its rows come from one point in time. Changes to the database during the query are
+/// not visible in the rows.
 ///
-/// The query uses one connection until the last row is read. If this value is dropped before the last row is read, its
-/// connection is closed, and the query ends.
+/// The query uses one connection until the last row is read. If a `DatabaseQuery` is dropped before the last row is
+/// read, its connection is closed, and the query ends.
 #[must_use = "a query does nothing until it is taken in"]
 pub struct DatabaseQuery<DB: Database> {
     pool: Pool<DB>,
@@ -52,12 +53,12 @@ pub struct DatabaseQuery<DB: Database> {
 
 /// Creates the source of a snapshot from a PostgreSQL query.
 ///
-/// The SQL is sent unchanged. Pass values with [`bind`](DatabaseQuery::bind), and never insert them into the SQL. The
-/// pool must be a connection pool of `sqlx` 0.9.
+/// The SQL is sent to the database unchanged. Pass values with [`bind`](DatabaseQuery::bind), and never insert values
+/// into the SQL. The pool must be a connection pool of `sqlx` 0.9.
 ///
-/// Values keep their types and all their digits: `numeric` becomes a decimal, `timestamptz` a timestamp in UTC, and
-/// `bytea` bytes. Arrays and other composite values become JSON. Values of other types become text, in the output
-/// format of PostgreSQL.
+/// Values from PostgreSQL keep their types and all their digits: `numeric` becomes a decimal, `timestamptz` a timestamp
+/// in UTC, and `bytea` bytes. Arrays and other composite values become JSON. If a snapshot does not support a
+/// PostgreSQL type, values of this type become text in PostgreSQL's output format.
 ///
 /// ```no_run
 /// use antiphon_results::Source;
@@ -74,13 +75,13 @@ pub fn from_postgres(pool: sqlx::PgPool, sql: impl Into<String>) -> DatabaseQuer
 
 /// Creates the source of a snapshot from a MariaDB or MySQL query.
 ///
-/// The SQL is sent unchanged. Pass values with [`bind`](DatabaseQuery::bind), and never insert them into the SQL. The
-/// pool must be a connection pool of `sqlx` 0.9.
+/// The SQL is sent to the database unchanged. Pass values with [`bind`](DatabaseQuery::bind), and never insert values
+/// into the SQL. The pool must be a connection pool of `sqlx` 0.9.
 ///
-/// Values keep their types and all their digits: unsigned numbers, `DECIMAL`, `DATETIME` (without a zone), `TIMESTAMP`
-/// (in UTC), `BLOB`. `TINYINT(1)` becomes a number and not a boolean, because its value can be 2. Text with a binary
-/// collation stays text. `JSON` of MariaDB also stays text. A column with a zero date (`0000-00-00`) becomes text,
-/// because no date type can represent it.
+/// Values of these types keep their types and all their digits: unsigned numbers, `DECIMAL`, `DATETIME` (without a
+/// zone), `TIMESTAMP` (in UTC), `BLOB`. `TINYINT(1)` becomes a number and not a boolean, because its value can be 2.
+/// Text with a binary collation stays text. Values of the MariaDB type `JSON` also stay text. A column with a zero
+/// date (`0000-00-00`) becomes text, because no date type can represent a zero date.
 ///
 /// ```no_run
 /// use antiphon_results::Source;
@@ -97,8 +98,8 @@ pub fn from_mysql(pool: sqlx::MySqlPool, sql: impl Into<String>) -> DatabaseQuer
 
 /// Creates the source of a snapshot from a SQLite query.
 ///
-/// The SQL is sent unchanged. Pass values with [`bind`](DatabaseQuery::bind), and never insert them into the SQL. The
-/// pool must be a connection pool of `sqlx` 0.9.
+/// The SQL is sent to the database unchanged. Pass values with [`bind`](DatabaseQuery::bind), and never insert values
+/// into the SQL. The pool must be a connection pool of `sqlx` 0.9.
 ///
 /// In SQLite, each value has its own type, and the declared type of a column is only a preference. The column of the
 /// snapshot gets the type of its values, or JSON if the values have several types. Bytes in a column that was not
@@ -133,7 +134,7 @@ impl<DB: Database> DatabaseQuery<DB> {
     }
 }
 
-/// Omits the SQL and its values.
+/// The debug output omits the SQL and its values.
 impl<DB: Database> fmt::Debug for DatabaseQuery<DB> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DatabaseQuery").field("database", &DB::NAME).finish_non_exhaustive()
@@ -195,12 +196,13 @@ fn failed(error: impl Into<BoxError>) -> Error {
     Error::Source(error.into())
 }
 
-/// Returns the statement without trailing semicolons.
+/// Returns the SQL statement without trailing semicolons.
 fn statement(sql: &str) -> &str {
     sql.trim().trim_end_matches(|end: char| end == ';' || end.is_whitespace())
 }
 
-/// Runs a reader in a task and returns its rows. If the stream is dropped, the reader is dropped too.
+/// Runs a reader in a separate task, and returns the rows from the reader as a stream. If the stream is dropped, the
+/// reader is also dropped.
 fn rows<F>(read: impl FnOnce(Sink) -> F) -> BoxStream<'static, Result<Rows, BoxError>>
 where
     F: Future<Output = Result<(), BoxError>> + Send + 'static,
@@ -227,7 +229,7 @@ where
     .boxed()
 }
 
-/// The receiver of the rows.
+/// Collects the rows of a query, and sends the rows to the writer in parts.
 #[derive(Debug)]
 struct Sink {
     sender: mpsc::Sender<Result<Rows, BoxError>>,
@@ -235,7 +237,7 @@ struct Sink {
 }
 
 impl Sink {
-    /// Adds the text of a row. Waits while the channel is full.
+    /// Adds the JSON text of a row. Waits while the channel to the writer is full.
     async fn push(&mut self, row: &str) -> Result<(), BoxError> {
         self.rows.push_json(row)?;
         // The first rows are sent immediately, because the caller waits for these rows.
@@ -257,8 +259,9 @@ impl Sink {
     }
 }
 
-/// A connection from a pool. If its result was read completely, it returns to the pool. Otherwise, it is closed, so
-/// that neither the client nor the server continues the query.
+/// A connection from a pool. If the result of the query was read completely, the connection returns to the pool. If
+/// the result was not read completely, the connection is closed, so that neither client nor server continues the
+/// query.
 struct Lease<D: Database>(Option<PoolConnection<D>>);
 
 impl<D: Database> Lease<D> {

@@ -35,7 +35,7 @@ use crate::{
     inner::Inner,
 };
 
-/// Starts to write rows. Returns when the sample rows have arrived.
+/// Starts to write the rows of a snapshot, and returns when the sample rows have arrived.
 pub(crate) async fn begin(
     inner: &Arc<Inner>,
     id: &SnapshotId,
@@ -72,13 +72,13 @@ pub(crate) async fn begin(
     Ok(SnapshotWrite::new(sample, first.columns, watched, rest.boxed()))
 }
 
-/// A source of batches. The schema can become wider from one batch to the next batch.
+/// A source of batches. A later batch can have a wider schema than an earlier batch.
 enum Feed {
     Batches(BatchFeed),
     Json(JsonFeed),
 }
 
-/// The first rows, and the columns according to these rows.
+/// The first rows of a source, and the columns that occur in these rows.
 struct First {
     batches: Vec<RecordBatch>,
     columns: Vec<ColumnDefinition>,
@@ -110,7 +110,7 @@ impl Feed {
         Err(foreign())
     }
 
-    /// Waits for this number of rows, or for the end. `next` returns the same rows again.
+    /// Waits until `rows` rows have arrived, or until the source has ended. `next` returns the first rows again.
     async fn first(&mut self, rows: usize) -> Result<First> {
         match self {
             Self::Batches(feed) => feed.first(rows).await,
@@ -118,7 +118,7 @@ impl Feed {
         }
     }
 
-    /// Returns the next rows.
+    /// Returns the next batch of rows, or `None` at the end.
     async fn next(&mut self) -> Result<Option<RecordBatch>> {
         match self {
             Self::Batches(feed) => feed.next().await,
@@ -126,7 +126,7 @@ impl Feed {
         }
     }
 
-    /// Returns the schema for all rows so far.
+    /// Returns a schema that can store all rows that have arrived so far.
     fn schema(&self) -> SchemaRef {
         match self {
             Self::Batches(feed) => feed.schema(),
@@ -134,7 +134,7 @@ impl Feed {
         }
     }
 
-    /// Returns the column definitions for responses.
+    /// Returns the definitions of all columns that have occurred so far, for responses.
     fn columns(&self) -> Vec<ColumnDefinition> {
         match self {
             Self::Batches(feed) => columns(&feed.schema()),

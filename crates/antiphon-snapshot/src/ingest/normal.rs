@@ -12,7 +12,7 @@ use parquet::arrow::ArrowSchemaConverter;
 use super::MAX_COLUMNS;
 use crate::error::{Error, Result};
 
-/// A converter. It converts batches of one schema to a schema that can be stored.
+/// Converts batches from a given schema to a schema that the store can write.
 #[derive(Clone, Debug)]
 pub(super) struct Normal {
     given: SchemaRef,
@@ -40,7 +40,7 @@ impl Normal {
         &self.schema
     }
 
-    /// Returns whether any column changes its type.
+    /// Returns `true` if the conversion changes the type of at least one column.
     pub(super) fn changes(&self) -> bool {
         self.given != self.schema
     }
@@ -75,7 +75,7 @@ impl Normal {
     }
 }
 
-/// Rejects column names that a table cannot have.
+/// Returns an error for column names that a snapshot cannot have.
 pub(super) fn check_names<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<()> {
     let mut seen = HashSet::new();
     for name in names {
@@ -105,7 +105,7 @@ fn plain_field(field: &FieldRef) -> Result<FieldRef, DataType> {
     if plain == *field.data_type() {
         return Ok(Arc::clone(field));
     }
-    // Create a new field, because the field of a dictionary contains more data than the type.
+    // Create a new field, because the field of a dictionary column also contains dictionary settings.
     let new = Field::new(field.name(), plain, field.is_nullable()).with_metadata(field.metadata().clone());
     Ok(Arc::new(new))
 }

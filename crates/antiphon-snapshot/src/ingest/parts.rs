@@ -24,14 +24,14 @@ use crate::{
     writer::Writer,
 };
 
-/// A writer for batches. If a batch has a wider schema than the previous batches, a new file is started. At the end,
-/// all files are merged into one file.
+/// A writer for batches. If a batch has a wider schema than the previous batches, the writer starts a new file. At the
+/// end, the writer merges all files into one file.
 pub(super) struct Parts {
     inner: Arc<Inner>,
     place: SnapshotFolder,
     /// The name of the writer, which is part of every file name.
     writer: String,
-    /// Finished files, with their sizes.
+    /// Finished files of the writer, with the size of each file.
     done: Vec<(Path, u64)>,
     open: Option<(SchemaRef, Writer)>,
 }
@@ -61,12 +61,12 @@ impl Parts {
         writer.write(batch).await
     }
 
-    /// Returns the approximate number of bytes so far.
+    /// Returns the approximate number of bytes in all files so far.
     pub(super) fn made(&self) -> u64 {
         self.finished() + self.open.as_ref().map_or(0, |(_, writer)| writer.made())
     }
 
-    /// Returns the number of bytes on the object store.
+    /// Returns the number of bytes that are on the object store.
     pub(super) fn sent(&self) -> u64 {
         self.finished() + self.open.as_ref().map_or(0, |(_, writer)| writer.sent())
     }
@@ -75,8 +75,8 @@ impl Parts {
         self.done.iter().map(|(_, bytes)| bytes).sum()
     }
 
-    /// Returns the path of the next file. The first file has the final path of the snapshot's file, because it can
-    /// stay the only file.
+    /// Returns the path of the next file. The first file has the final path of the snapshot's file, because the first
+    /// file can stay the only file.
     fn path(&self) -> Path {
         match self.done.len() {
             0 => self.data(),
@@ -95,7 +95,7 @@ impl Parts {
         Ok(Some(stored))
     }
 
-    /// Finishes the snapshot's file.
+    /// Finishes the file with all rows of the snapshot.
     pub(super) async fn finish(&mut self, schema: SchemaRef) -> Result<Stored> {
         if self.open.is_none() && self.done.is_empty() {
             let writer = Writer::create(&self.inner, self.data(), Arc::clone(&schema))?;
@@ -108,8 +108,8 @@ impl Parts {
         }
     }
 
-    /// Merges all files into one new file. The new file replaces the first file when the new file is complete. At that
-    /// time, all files have been read.
+    /// Merges all files into one new file. The new file replaces the first file when the new file is complete. All
+    /// files have been read before the new file replaces the first file.
     async fn rewrite(&mut self, schema: SchemaRef) -> Result<Stored> {
         let writer = Writer::create(&self.inner, self.data(), Arc::clone(&schema))?;
         let stop = CancellationToken::new();
@@ -150,7 +150,7 @@ async fn copy(inner: &Inner, done: &[(Path, u64)], mut writer: Writer, schema: S
     writer.finish().await
 }
 
-/// A finished file that is read again.
+/// A finished file that is read again for the merge.
 struct Part {
     objects: Arc<dyn ObjectStore>,
     path: Path,

@@ -12,15 +12,15 @@ use crate::{
     writer::slices,
 };
 
-/// The write of one snapshot. If it is dropped or cancelled, the files of the snapshot are removed.
+/// The write of one snapshot. If the write is dropped or cancelled, the files of the snapshot are removed.
 pub(super) struct Write {
     inner: Arc<Inner>,
-    /// `None` after the write has ended.
+    /// The claim on the snapshot, or `None` after the write has ended.
     claim: Option<Claim>,
     parts: Option<Parts>,
 }
 
-/// The counters and limits of a write.
+/// The number of rows and bytes that a snapshot write has stored so far, and the limits of the write.
 struct Count<'a> {
     rows: u64,
     options: &'a SnapshotWriteOptions,
@@ -53,7 +53,7 @@ impl Write {
         // Release the resources of the source before the end of the file is written.
         drop(feed);
         let stored = parts.finish(schema).await?;
-        // Parquet does not store rows without columns, so such rows would be lost.
+        // Parquet cannot store rows that have no columns, so these rows would be lost.
         if stored.rows != count.rows {
             return Err(Error::Invalid(
                 "the rows have no columns; add a column to each row, or declare the columns".into(),
@@ -106,7 +106,7 @@ impl Drop for Write {
 }
 
 impl Count<'_> {
-    /// Writes as many rows of a batch as the limits allow. Reports a truncation if rows were omitted.
+    /// Writes as many rows of a batch as the limits allow. Returns the reason for a truncation if rows were omitted.
     async fn add(
         &mut self,
         parts: &mut Parts,

@@ -1,7 +1,8 @@
 //! The clock of the object store.
 //!
-//! The age of a file depends on the store's clock. If the clock of a replica is ahead, the replica could treat files
-//! as abandoned while another replica writes them. So the ages of files are computed with the store's time.
+//! The age of a file depends on the clock of the object store. If the clock of a replica is ahead, the replica could
+//! treat files as abandoned while another replica writes them. So every replica computes the ages of files with the
+//! clock of the object store.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -14,16 +15,16 @@ use object_store::{ObjectStoreExt as _, PutPayload};
 use super::Inner;
 use crate::{error::Result, layout::writer_name, store::ignore_missing};
 
-/// The time for which a measured difference is used.
+/// The time for which a measured difference between the store's clock and the local clock is used.
 const BELIEVED: Duration = Duration::from_mins(10);
 
-/// The difference of the store's clock to the clock of this process, and the time of the measurement.
+/// The difference between the store's clock and the clock of this process, with the time of the measurement.
 #[derive(Debug, Default)]
 pub(crate) struct StoreClock(Mutex<Option<(Instant, TimeDelta)>>);
 
 impl Inner {
-    /// Returns how far the store's clock is ahead of the clock of this process. If the difference cannot be measured,
-    /// returns the last measured value, or zero.
+    /// Returns how far the store's clock is ahead of the clock of this process. If the difference of the clocks cannot
+    /// be measured, returns the last measured difference, or zero.
     pub(crate) async fn skew(&self) -> TimeDelta {
         // A local folder uses the clock of this machine.
         if self.store.folder.is_some() {
@@ -48,8 +49,8 @@ impl Inner {
         Utc::now() + self.skew().await
     }
 
-    /// Writes an empty file and reads its time. The file is outside the folders of snapshots, so it is not listed as a
-    /// snapshot.
+    /// Writes an empty file, and reads the time that the store assigns to the file. The file is outside the folders of
+    /// snapshots, so it is not listed as a snapshot.
     async fn measure(&self) -> Result<TimeDelta> {
         let path = self.store.prefix.clone().join(format!("clock-{}", writer_name()?));
         let objects = &self.store.objects;
@@ -58,7 +59,7 @@ impl Inner {
         let written = objects.head(&path).await;
         objects.delete(&path).await.or_else(ignore_missing)?;
         let skew = written?.last_modified - now;
-        // Stores report whole seconds.
+        // Object stores report times in whole seconds, so a difference below 2 seconds counts as zero.
         Ok(if skew.abs() < TimeDelta::seconds(2) { TimeDelta::zero() } else { skew })
     }
 }

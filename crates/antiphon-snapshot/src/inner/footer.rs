@@ -1,4 +1,4 @@
-//! The footer of a stored file. The footer is read with size limits, and the sizes that it claims are checked for
+//! The footer of a stored file. This module reads the footer with size limits, and checks the sizes in the footer for
 //! consistency.
 
 use std::sync::Arc;
@@ -17,28 +17,28 @@ use crate::{
     error::{Error, Result},
 };
 
-/// The number of bytes that are read first, from the end of a file. Most footers are not larger than this.
+/// The number of bytes that are read first, from the end of a file. Most footers are not larger than 64 KiB.
 const TAIL: u64 = 64 * 1024;
 
-/// A footer that is not larger than this is always accepted. A footer takes some hundred bytes for each chunk and
-/// column, and its index takes some hundred bytes for each page. With many columns and few rows, a footer can be
-/// larger. But the footer is at most half of the file, unless the file is small.
+/// The size up to which a footer is always accepted. A footer takes some hundred bytes for each chunk and column, and
+/// its index takes some hundred bytes for each page. With many columns and few rows, a footer can be larger than
+/// `SMALL_FOOTER`. A footer that is larger than `SMALL_FOOTER` must be at most half as large as its file.
 const SMALL_FOOTER: u64 = 64 * 1024 * 1024;
 
 /// The maximum size of a footer.
 const MAX_FOOTER: u64 = 1024 * 1024 * 1024;
 
-/// The maximum uncompressed size that a chunk can claim, independent of its stored size.
+/// The maximum uncompressed size that a footer can claim for a chunk, independent of the chunk's stored size.
 const MAX_CHUNK: i64 = 1024 * 1024 * 1024;
 
 /// The maximum ratio of the uncompressed size to the stored size of a chunk. If a file claims a larger ratio, the file
 /// is probably malicious.
 const MAX_GROWTH: i64 = 256;
 
-/// The uncompressed size that is accepted for every chunk. Chunks of this crate have 32 MiB by default.
+/// The uncompressed size up to which a chunk is always accepted. By default, chunks that this crate writes have 32 MiB.
 const SMALL_CHUNK: i64 = 64 * 1024 * 1024;
 
-/// The maximum nesting depth of columns. Deeper nesting does not occur in practice and would use stack space.
+/// The maximum nesting depth of columns. Reading columns that are nested more deeply would use too much stack space.
 const MAX_DEPTH: usize = 64;
 
 pub(super) async fn load(
@@ -66,7 +66,7 @@ pub(super) async fn load(
     let mut decoder =
         ParquetMetaDataPushDecoder::try_new(end)?.with_page_index_policy(PageIndexPolicy::Required);
     decoder.push_ranges(vec![known], vec![bytes])?;
-    // Parsing takes milliseconds for each million rows, and can panic on malicious input.
+    // Parsing a footer takes milliseconds for each million rows, and can panic on a malicious footer.
     loop {
         let (parsed, given) = blocking(move || Ok((decoder.try_decode()?, decoder))).await?;
         decoder = given;
@@ -90,7 +90,7 @@ pub(super) async fn load(
     }
 }
 
-/// Checks that a written file can be read, before its manifest is written.
+/// Checks that a written file can be read, before the manifest of the file is written.
 pub(super) async fn verify(inner: &Inner, data: &Path, manifest: &StoredManifest) -> Result<()> {
     let metadata = load(inner, data, manifest).await?;
     match starts(&inner.config, &metadata, manifest) {
@@ -114,7 +114,8 @@ async fn described(metadata: ParquetMetaData) -> Result<ArrowReaderMetadata> {
     .await
 }
 
-/// Returns the first row of each chunk and the end of the last chunk, if these numbers match the manifest.
+/// Returns the row number at which each chunk starts, followed by the total number of rows. Returns an error if the
+/// footer does not match the manifest.
 pub(super) fn starts(
     config: &SnapshotConfig,
     metadata: &ArrowReaderMetadata,
@@ -123,7 +124,7 @@ pub(super) fn starts(
     let fields = metadata.schema().fields().len();
     if fields != manifest.columns.len() {
         return Err(Error::Altered(format!(
-            "the stored file has {fields} columns, and {} columns were written",
+            "the Parquet file is damaged: it has {fields} columns, but the manifest lists {} columns",
             manifest.columns.len()
         )));
     }
@@ -147,7 +148,7 @@ pub(super) fn starts(
     let claimed = metadata.metadata().file_metadata().num_rows();
     if rows != manifest.rows || u64::try_from(claimed) != Ok(rows) {
         return Err(Error::Altered(format!(
-            "the stored file has {rows} rows, and {} rows were written",
+            "the Parquet file is damaged: its chunks have {rows} rows, its footer states {claimed} rows, and the manifest lists {} rows",
             manifest.rows
         )));
     }

@@ -1,18 +1,18 @@
 use std::{collections::HashMap, sync::Mutex};
 
-/// The maximum number of exports of a snapshot whose lengths are cached.
+/// For each snapshot, the lengths of at most this number of exports are cached.
 const MOST: usize = 32;
 
-/// The known lengths of exports. With these lengths, an interrupted export can continue at its position instead of
-/// from the start.
+/// The lengths of exports that were already encoded. With these lengths, the server can continue an interrupted export
+/// without encoding the first part again.
 #[derive(Debug, Default)]
 pub(crate) struct Known(Mutex<HashMap<String, Lengths>>);
 
-/// The lengths of the parts of an export.
+/// The positions of the chunks in an export, and the length of the export.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lengths {
-    /// The position of the first byte of each chunk, up to the last known chunk. The first chunk starts after the
-    /// head.
+    /// The byte position at which each chunk starts in the export, up to the last chunk with a known position. The
+    /// first chunk starts after the head of the export.
     pub(crate) starts: Vec<u64>,
     /// The length of the whole export.
     pub(crate) total: Option<u64>,
@@ -54,8 +54,8 @@ impl Known {
 }
 
 impl Lengths {
-    /// Finds the last known chunk that starts at or before a byte. Returns the index of the chunk, and the position of
-    /// its first byte.
+    /// Finds the last known chunk that starts at or before the position `byte`. Returns the index of the chunk, and
+    /// the position of its first byte.
     pub(crate) fn before(&self, byte: u64) -> Option<(usize, u64)> {
         let number = self.starts.partition_point(|&start| start <= byte).checked_sub(1)?;
         Some((number, self.starts[number]))

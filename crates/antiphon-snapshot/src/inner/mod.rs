@@ -25,11 +25,11 @@ use crate::{
 pub(crate) struct Inner {
     pub(crate) store: Store,
     pub(crate) config: SnapshotConfig,
-    /// Opened snapshots, by folder.
+    /// The cache of opened snapshots and views. The cache key is the folder of the snapshot or view.
     pub(crate) cache: Cache<String, Arc<Opened>>,
-    /// The lock for intents. It is held exclusively while an intent is compared and deleted, because object stores
-    /// have no conditional deletion. A new intent is written under the shared lock. The lock does not apply to other
-    /// processes. So a new writer in another process can lose its intent, and then gets an error.
+    /// The lock for intents. The exclusive lock is held while an intent is compared and deleted, because object stores
+    /// have no conditional deletion. A new intent is written under the shared lock. The lock for intents does not
+    /// apply to other processes. So a new writer in another process can lose its intent, and then gets an error.
     pub(crate) intents: RwLock<()>,
     usage: SharedUsage,
     clock: StoreClock,

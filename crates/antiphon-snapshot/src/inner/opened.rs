@@ -24,8 +24,8 @@ use crate::{
 /// The maximum size of a manifest, which lists the columns.
 const MAX_MANIFEST: u64 = 16 * 1024 * 1024;
 
-/// The maximum size of a file whose digest is checked when the file is first opened. The check of a larger file would
-/// delay the first page too much. Its digest is checked when the whole file is read.
+/// The maximum size of a file whose digest is checked when the file is first opened. The digest check of a larger file
+/// would delay the first page too much. The digest of a larger file is checked when the whole file is read.
 const COMPARED: u64 = 64 * 1024 * 1024;
 
 /// A stored file.
@@ -33,14 +33,14 @@ const COMPARED: u64 = 64 * 1024 * 1024;
 pub(crate) struct Stored {
     pub(crate) rows: u64,
     pub(crate) bytes: u64,
-    /// `sha-256:`, followed by hexadecimal digits.
+    /// Digest of the file: `sha-256:`, followed by hexadecimal digits.
     pub(crate) digest: String,
 }
 
-/// The manifest of a snapshot, which is written last.
+/// The manifest of a snapshot. The manifest is written after all other files of the snapshot.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct StoredManifest {
-    /// The version of the layout, which is 1.
+    /// The version of the file layout, which is 1.
     pub(crate) version: u32,
     pub(crate) rows: u64,
     pub(crate) bytes: u64,
@@ -49,7 +49,7 @@ pub(crate) struct StoredManifest {
     pub(crate) columns: Vec<ColumnDefinition>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) truncated: Option<Truncation>,
-    /// The name of the file with the rows. Each writer uses a different name.
+    /// The name of the file with the rows. Each writer uses a different name for the file with the rows.
     pub(crate) data: String,
 }
 
@@ -82,12 +82,12 @@ pub(crate) struct Opened {
     pub(crate) manifest: StoredManifest,
     /// The footer, with the page index.
     pub(crate) metadata: ArrowReaderMetadata,
-    /// The first row of each chunk, and the total number of rows at the end. Invariant: never empty and never
-    /// decreasing.
+    /// The row number at which each chunk starts, followed by the total number of rows. Invariant: the list is never
+    /// empty, and its numbers never decrease.
     pub(crate) starts: Vec<u64>,
-    /// The known lengths of exports.
+    /// The byte positions and lengths of exports that were already encoded.
     pub(crate) known: Known,
-    /// The statistics of the columns, after they were first requested.
+    /// The statistics of the columns, which are read at the first request.
     pub(crate) stats: OnceCell<Vec<ColumnStats>>,
 }
 
@@ -96,14 +96,14 @@ impl Opened {
         self.metadata.schema()
     }
 
-    /// Returns the approximate size in memory. This size includes the footer and, for each column, a definition, a
-    /// field and their names.
+    /// Returns the approximate size of the `Opened` value in memory. The size includes the footer and, for each
+    /// column, a definition, a field and their names.
     pub(crate) fn weight(&self) -> usize {
         const EACH: usize = 512;
         self.metadata.metadata().memory_size() + EACH * (2 + self.manifest.columns.len())
     }
 
-    /// Returns the chunks, in order.
+    /// Returns the chunks of the snapshot or view, in order.
     pub(crate) fn chunks(&self) -> Vec<Chunk> {
         let groups = self.metadata.metadata().row_groups().iter().zip(self.starts.windows(2)).enumerate();
         let chunk = |(index, (group, rows)): (usize, (&RowGroupMetaData, &[u64]))| {
@@ -140,8 +140,8 @@ impl Inner {
         }
     }
 
-    /// Opens a snapshot or a view again after its rows were not found. Another replica possibly removed it or created
-    /// it again.
+    /// Opens a snapshot or a view again after its rows were not found. Another replica possibly removed the snapshot
+    /// or view, or created it again.
     pub(crate) async fn reopened(&self, id: &SnapshotId, view: &View) -> Result<Arc<Opened>> {
         let whole = SnapshotFolder::of(&self.store.prefix, id);
         self.cache.invalidate(whole.view(view).folder.as_ref()).await;
@@ -160,7 +160,7 @@ impl Inner {
     async fn open(&self, place: SnapshotFolder) -> Result<Arc<Opened>> {
         let manifest = self.stored_manifest(&place).await?;
         let data = place.data(&manifest.data);
-        // Invariant: after this check, the file has the length in the manifest.
+        // Invariant: after this check, the file has the length that the manifest contains.
         self.compare(&place, &data, &manifest).await?;
         let metadata = footer::load(self, &data, &manifest).await?;
         let starts = footer::starts(&self.config, &metadata, &manifest)?;
@@ -168,8 +168,8 @@ impl Inner {
         Ok(Arc::new(Opened { place, data, manifest, metadata, starts, known, stats }))
     }
 
-    /// Writes the manifest. The snapshot exists from this moment. Only the first manifest of a snapshot is valid, so
-    /// this method returns whether this manifest was the first.
+    /// Writes the manifest of a snapshot. The snapshot exists when the manifest is written. Only the first manifest of
+    /// a snapshot is valid, so this method returns `false` if a manifest already exists.
     pub(crate) async fn publish(&self, place: &SnapshotFolder, manifest: &StoredManifest) -> Result<bool> {
         footer::verify(self, &place.data(&manifest.data), manifest).await?;
         let text = PutPayload::from(serde_json::to_vec(manifest).map_err(Error::Manifest)?);
@@ -209,13 +209,15 @@ impl Inner {
                 // A deletion removes the manifest first. If the manifest exists without the rows, the snapshot was not
                 // deleted but is damaged.
                 self.store.objects.head(&place.manifest()).await?;
-                return Err(Error::Altered("the object store has lost the rows of the snapshot".into()));
+                return Err(Error::Altered(
+                    "the Parquet file of the snapshot is missing in the object store".into(),
+                ));
             }
             found => found?,
         };
         if meta.size != manifest.bytes {
             return Err(Error::Altered(format!(
-                "the stored file has {} bytes, and {} bytes were written",
+                "the Parquet file is damaged: it has {} bytes, but the manifest lists {} bytes",
                 meta.size, manifest.bytes
             )));
         }
@@ -234,12 +236,13 @@ impl Inner {
     }
 }
 
-/// Formats a digest for manifests: `sha-256:`, followed by hexadecimal digits.
+/// Formats a SHA-256 digest for manifests: `sha-256:`, followed by hexadecimal digits.
 pub(crate) fn digest(hash: Sha256) -> String {
     hex("sha-256:", &hash.finalize())
 }
 
-/// Copies an error, so that each waiting caller gets a copy. Errors that callers can handle keep their kind.
+/// Copies an error, so that each waiting caller gets a copy. The copy keeps the error variant if callers can handle
+/// this variant.
 fn again(error: &Arc<Error>) -> Error {
     match &**error {
         Error::Store(object_store::Error::NotFound { path, .. }) => {

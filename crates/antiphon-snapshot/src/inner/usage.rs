@@ -1,7 +1,8 @@
 //! The storage that a tenant or a principal uses.
 //!
-//! To measure the usage of a tenant, the files in its folder are listed. All owners without a tenant share one folder,
-//! so one listing measures the usage of all these owners. The longer this listing takes, the longer it is cached.
+//! To measure the usage of a tenant, this module lists the files in the tenant's folder. All owners without a tenant
+//! share one folder, so one listing measures the usage of all owners without a tenant. The longer the listing of this
+//! shared folder takes, the longer the server caches its result.
 
 use std::{
     collections::HashMap,
@@ -24,14 +25,14 @@ use crate::{
     layout::{share_of, takes},
 };
 
-/// The time in minutes for which the announcement of a view in progress counts toward the usage.
+/// The time in minutes for which the announced size of a view in progress counts toward the usage.
 const MAKING: i64 = 5;
 
-/// A listing that took at most this long is not cached.
+/// The duration up to which the result of a listing is not cached.
 const CHEAP: Duration = Duration::from_millis(50);
 
-/// A listing that takes one second is cached for this number of seconds. So at most a twentieth of the time is used for
-/// listings.
+/// The result of a listing is cached for this many times the duration of the listing. So listings run for at most a
+/// twentieth of the time.
 const KEPT: u32 = 20;
 
 /// The maximum time to wait for a running listing.
@@ -47,10 +48,10 @@ struct State {
     running: Option<watch::Receiver<Outcome>>,
 }
 
-/// `None` while the listing runs.
+/// The result of a listing, or `None` while the listing runs.
 type Outcome = Option<Result<Arc<Listing>, String>>;
 
-/// The number of bytes of each owner, by `SnapshotId::share`.
+/// The number of bytes that each owner stores. The map key is `SnapshotId::share`.
 #[derive(Debug)]
 struct Listing {
     begun: Instant,
@@ -64,15 +65,15 @@ impl Listing {
     }
 }
 
-/// Returns the storage that a tenant uses, according to a new listing. Without a tenant, returns the storage that all
-/// owners without a tenant use.
+/// Returns the storage that a tenant uses, according to a new listing. If `tenant` is `None`, returns the storage that
+/// all owners without a tenant use.
 pub(crate) async fn of_tenant(inner: &Inner, tenant: Option<&str>) -> Result<u64> {
     let since = lately(inner).await;
     let files = files(inner, tenant);
     files.try_fold(0_u64, async |sum, meta| Ok(sum.saturating_add(size(&meta, since)))).await
 }
 
-/// Returns the storage that this owner and all owners with the same quota use together.
+/// Returns the storage that an owner uses, together with all other owners that share the owner's quota.
 pub(crate) async fn of(inner: &Arc<Inner>, owner: &Owner) -> Result<Taken> {
     if let Some(tenant) = &owner.tenant {
         return Ok(Taken::now(of_tenant(inner, Some(tenant)).await?));
@@ -86,7 +87,7 @@ pub(crate) async fn of(inner: &Arc<Inner>, owner: &Owner) -> Result<Taken> {
 }
 
 /// Returns the last listing, or a new listing if the last listing is too old. Returns `None` if the first listing
-/// takes too long.
+/// takes too long and no earlier listing exists.
 async fn listing(inner: &Arc<Inner>) -> Result<Option<Arc<Listing>>> {
     let (mut running, last) = {
         let mut state = inner.usage.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -111,7 +112,7 @@ async fn listing(inner: &Arc<Inner>) -> Result<Option<Arc<Listing>>> {
     }
 }
 
-/// Starts a listing in a separate task. The task continues if the caller stops waiting.
+/// Starts a listing in a separate task. The task of the listing continues if the caller stops waiting.
 fn begin(inner: &Arc<Inner>) -> watch::Receiver<Outcome> {
     let (done, outcome) = watch::channel(None);
     let inner = Arc::clone(inner);
@@ -129,9 +130,9 @@ fn begin(inner: &Arc<Inner>) -> watch::Receiver<Outcome> {
     outcome
 }
 
-/// Adds up the bytes of each owner. The files of one snapshot must be consecutive in the listing. `depth` is the depth
-/// of a snapshot's folder. If a snapshot has no owner file, it belongs to callers without a principal. Or an earlier
-/// release, which had no owner files, wrote it.
+/// Adds up the bytes of each owner in a listing. The files of one snapshot must be consecutive in the listing. `depth`
+/// is the depth of a snapshot's folder. A snapshot without an owner file belongs to callers without a principal, or was
+/// written by a release that did not write owner files.
 async fn by_share(
     files: impl Stream<Item = Result<ObjectMeta>>,
     since: DateTime<Utc>,
@@ -162,8 +163,8 @@ fn files(inner: &Inner, tenant: Option<&str>) -> impl Stream<Item = Result<Objec
     inner.store.objects.list(Some(&folder)).map_err(Error::from)
 }
 
-/// Returns a time. An announcement of a view counts only if it was written after this time. An older announcement is
-/// from a process that has stopped.
+/// Returns the earliest creation time of view announcements that count toward the usage. The process that wrote an
+/// older announcement has stopped.
 async fn lately(inner: &Inner) -> DateTime<Utc> {
     inner.store_now().await - chrono::TimeDelta::minutes(MAKING)
 }

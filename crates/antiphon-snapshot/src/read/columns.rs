@@ -1,4 +1,4 @@
-//! Selection and order of columns.
+//! Selects and orders the columns of a snapshot.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::{
 /// Selected columns of a snapshot.
 #[derive(Debug)]
 pub(crate) struct Columns {
-    /// The indices of the columns in the file, ascending.
+    /// The indices of the selected columns in the file, in ascending order.
     places: Vec<usize>,
     /// For each requested column, its index in `places`.
     order: Vec<usize>,
@@ -27,7 +27,7 @@ pub(crate) struct Columns {
 }
 
 impl Columns {
-    /// Selects columns by name, in this order. Selects all columns if there are no names.
+    /// Selects columns by name, in the order of `names`. Selects all columns if `names` is empty.
     pub(crate) fn named(opened: &Opened, names: &[String]) -> Result<Self> {
         let fields = opened.schema().fields();
         let asked: Vec<usize> = if names.is_empty() {
@@ -46,7 +46,7 @@ impl Columns {
         Self::at(opened, &asked)
     }
 
-    /// Selects columns by their index in the file.
+    /// Selects columns of a snapshot by the index that each column has in the file.
     pub(crate) fn at(opened: &Opened, asked: &[usize]) -> Result<Self> {
         let stored = opened.schema();
         let mut places = asked.to_vec();
@@ -101,8 +101,8 @@ fn list(fields: &[Arc<Field>]) -> String {
     format!("{}{more}", names.join(", "))
 }
 
-/// Returns the field with a type that is neither a dictionary nor a view. These types only save memory, and some
-/// readers do not support them.
+/// Returns the field with a type that is neither a dictionary nor a view. Dictionaries and views only save memory, and
+/// some readers do not support these types.
 fn plain_field(field: &Field) -> Arc<Field> {
     Arc::new(field.clone().with_data_type(plain(field.data_type())))
 }

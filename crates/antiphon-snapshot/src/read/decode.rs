@@ -1,4 +1,4 @@
-//! Decodes stored pages to batches. Bytes are fetched asynchronously and decoded on a blocking thread.
+//! Decodes stored pages to batches. The bytes of pages are fetched asynchronously, and decoded on a blocking thread.
 
 use std::{
     ops::{ControlFlow, Range},
@@ -19,20 +19,20 @@ use crate::{
     inner::{Inner, Opened, blocking},
 };
 
-/// The number of rows that are decoded at a time when all rows are read. The batches of an Arrow stream have this
-/// number of rows. So if you change this number, you must also change the tags of exports.
+/// The number of rows that are decoded at a time when all rows are read. The batches of an Arrow export have `BATCH`
+/// rows. If you change `BATCH`, the bytes of Arrow exports change, so you must also change the tags of exports.
 pub(crate) const BATCH: usize = 8_192;
 
-/// The rows to read.
+/// The selection of rows to read from a snapshot.
 #[derive(Debug)]
 pub(crate) struct Wanted {
-    /// The chunks.
+    /// The chunks that contain the rows.
     pub(crate) chunks: Range<usize>,
-    /// The number of rows to skip at the start of the chunks.
+    /// The number of rows to skip at the start of the selected chunks.
     pub(crate) offset: usize,
-    /// The maximum number of rows.
+    /// The maximum number of rows to read.
     pub(crate) limit: usize,
-    /// The number of rows in a batch.
+    /// The number of rows in each decoded batch.
     pub(crate) batch: usize,
 }
 
@@ -42,7 +42,7 @@ impl Wanted {
     }
 }
 
-/// A reader for rows of a snapshot, in batches. Reading stops when this value is dropped.
+/// A reader that returns the rows of a snapshot in batches. Reading stops when the decoder is dropped.
 pub(crate) struct Decoder {
     inner: Arc<Inner>,
     opened: Arc<Opened>,
@@ -77,7 +77,7 @@ impl Decoder {
     }
 
     /// Passes each batch to `each`, until `each` pauses or no batches are left. If `each` paused, returns the decoder,
-    /// so that the caller can continue.
+    /// so that the caller can continue to read.
     pub(crate) async fn drive<S: Send + 'static>(
         self,
         mut state: S,

@@ -1,4 +1,4 @@
-//! The stored file, for readers that fetch bytes themselves.
+//! Gives the readers of the `parquet` crate access to the bytes of a stored file.
 
 use std::{ops::Range, sync::Arc};
 
@@ -28,12 +28,12 @@ pub(crate) struct StoredFile {
     bytes: u64,
     metadata: Arc<ParquetMetaData>,
     /// The runtime for requests to the object store. A query can block the threads and the connections of the reader's
-    /// runtime. So this runtime is a different one.
+    /// runtime. So the requests run on a different runtime than the reader.
     requests: Handle,
 }
 
 impl StoredFile {
-    /// Creates a reader of a snapshot's file that sends its requests on this runtime.
+    /// Creates a reader of a snapshot's file that sends its requests on the runtime `requests`.
     pub(crate) fn new(inner: &Inner, opened: &Opened, requests: Handle) -> Self {
         Self {
             objects: Arc::clone(&inner.store.objects),

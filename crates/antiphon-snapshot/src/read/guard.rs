@@ -1,4 +1,4 @@
-//! Checks of the sizes that a stored file claims, before memory is allocated.
+//! Checks the sizes that a stored file claims, before memory of these sizes is allocated.
 
 use std::ops::Range;
 
@@ -13,11 +13,11 @@ use crate::{
     inner::Opened,
 };
 
-/// The approximate size of a batch in memory, in bytes.
+/// The approximate number of bytes that one decoded batch takes in memory.
 const BATCH_BYTES: u64 = 16 * 1024 * 1024;
 
-/// Checks the header of every page in these bytes. No page can claim to be larger than its column. The size of the
-/// column was checked when the file was opened.
+/// Checks the header of every page in these bytes. Returns an error if a page claims to be larger than its column. The
+/// size of each column was checked when the file was opened.
 pub(super) fn pages(
     metadata: &ParquetMetaData,
     chunks: &Range<usize>,
@@ -48,7 +48,7 @@ pub(super) fn pages(
     Ok(())
 }
 
-/// Returns the first byte and the length of a column.
+/// Returns the position of the first byte and the length of a column in the file.
 fn place(column: &ColumnChunkMetaData) -> Result<(u64, u64)> {
     let begin = column
         .dictionary_page_offset()
@@ -59,14 +59,15 @@ fn place(column: &ColumnChunkMetaData) -> Result<(u64, u64)> {
     }
 }
 
-/// Returns the bytes from this position on, if one of the ranges contains the position.
+/// Returns the bytes from the position `start` on, if one of `ranges` contains this position.
 fn at<'a>(start: u64, ranges: &[Range<u64>], parts: &'a [Bytes]) -> Option<&'a [u8]> {
     let (range, part) = ranges.iter().zip(parts).find(|(range, _)| range.contains(&start))?;
     part.get(usize::try_from(start - range.start).ok()?..)
 }
 
-/// Returns the uncompressed size that a page header claims. The header uses Thrift's compact protocol. The size is the
-/// second field of the header. Both the first and the second field are numbers.
+/// Returns the uncompressed size that a page header claims. The page header uses Thrift's compact protocol. The
+/// uncompressed size is the second field of the page header. The first and the second field of the page header are
+/// numbers.
 fn claimed(header: &[u8]) -> Option<i64> {
     let mut bytes = header.iter().copied();
     let mut number = || {
@@ -89,19 +90,19 @@ fn claimed(header: &[u8]) -> Option<i64> {
     number().filter(|&size| size >= 0)
 }
 
-/// Returns the number of rows to decode at a time, at most `most`. If the rows of these chunks are large, the number
-/// is smaller. The number depends only on the stored file.
+/// Returns the number of rows to decode at a time, at most `most`. If the rows of these chunks are large, the returned
+/// number is smaller than `most`. The returned number depends only on the stored file and `most`.
 pub(super) fn batch(opened: &Opened, chunks: &Range<usize>, most: usize) -> usize {
     batch_of(opened, chunks, &ProjectionMask::all(), most)
 }
 
-/// Returns the number of rows to decode at a time, like [`batch`], for a selection of columns.
+/// Returns the number of rows to decode at a time if only the columns in `mask` are read. See [`batch`].
 pub(crate) fn batch_of(opened: &Opened, chunks: &Range<usize>, mask: &ProjectionMask, most: usize) -> usize {
     let group = |chunk: usize| {
         let group = opened.metadata.metadata().row_group(chunk);
         let columns = group.columns().iter().enumerate().filter(|(leaf, _)| mask.leaf_included(*leaf));
         let sizes = columns.map(|(_, column)| {
-            // Repeated texts are stored once and decoded each time.
+            // The file stores a repeated text once, but the decoded batch contains each repetition.
             column.uncompressed_size().max(column.unencoded_byte_array_data_bytes().unwrap_or(0))
         });
         let bytes = sizes.fold(0_u64, |sum, size| sum.saturating_add(u64::try_from(size).unwrap_or(0)));

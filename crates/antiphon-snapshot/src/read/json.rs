@@ -1,7 +1,8 @@
 //! Writes rows as JSON. Only this module determines the JSON format of values.
 //!
-//! The module uses Arrow's writer with four changes. Bytes are base64. Dates and timestamps are RFC 3339 in UTC. Text
-//! that is marked as JSON is JSON. Missing values are `null`.
+//! The module uses the JSON writer of Arrow with four changes. The module writes bytes as base64. Dates and timestamps
+//! are written as RFC 3339 in UTC. Text that is marked as JSON is written as a JSON value, and missing values are
+//! written as `null`.
 
 use std::sync::Arc;
 
@@ -29,7 +30,7 @@ use crate::error::{Error, Result};
 /// The metadata that marks a text field as JSON: the mark of this crate, and the mark of Arrow.
 const MARKS: [(&str, &str); 2] = [("antiphon:json", "true"), ("ARROW:extension:name", "arrow.json")];
 
-/// The number of rows that are written between two checks of the size.
+/// The number of rows that are written between two checks of the page size.
 const STRIDE: usize = 64;
 
 /// Adds the rows of a batch as JSON, up to `limit` rows in total.
@@ -38,7 +39,7 @@ pub(crate) fn rows(batch: &RecordBatch, rows: &mut Rows, limit: usize) -> Result
 }
 
 /// Adds the rows of a batch as JSON, up to `limit` rows and `max_bytes` in total. The row that exceeds `max_bytes` is
-/// omitted, unless it is the first row. Returns whether a limit was reached.
+/// omitted, unless it is the first row. Returns `true` if a limit was reached.
 pub(crate) fn add(batch: &RecordBatch, rows: &mut Rows, limit: usize, max_bytes: usize) -> Result<bool> {
     let wanted = limit.saturating_sub(rows.len()).min(batch.num_rows());
     let stride = if max_bytes == usize::MAX { wanted.max(1) } else { STRIDE };
@@ -65,17 +66,17 @@ pub(crate) fn lines(batch: &RecordBatch, out: Vec<u8>) -> Result<Vec<u8>> {
     Ok(writer.into_inner())
 }
 
-/// Returns the options for encoding single values, for other formats.
+/// Returns the options with which other formats encode single values as JSON.
 pub(crate) fn options() -> EncoderOptions {
     EncoderOptions::default().with_explicit_nulls(true).with_encoder_factory(Arc::new(House))
 }
 
-/// Returns whether the text of a column is JSON.
+/// Returns whether the text of a column is marked as JSON.
 pub(crate) fn is_json(field: &arrow::datatypes::Field) -> bool {
     MARKS.iter().any(|(key, value)| field.metadata().get(*key).is_some_and(|found| found == value))
 }
 
-/// The factory for the encoders that differ from Arrow's encoders.
+/// The factory for the JSON encoders that differ from Arrow's JSON encoders.
 #[derive(Debug)]
 struct House;
 
@@ -126,14 +127,15 @@ impl<'a, A: ArrayAccessor<Item = &'a [u8]>> Encoder for Base64<A> {
     }
 }
 
-/// An encoder for text that is marked as JSON. If a text is not valid JSON, it is written as a string.
+/// An encoder for text that is marked as JSON. If a text is not valid JSON, the encoder writes the text as a JSON
+/// string.
 struct Embedded<A>(A);
 
 impl<'a, A: ArrayAccessor<Item = &'a str>> Encoder for Embedded<A> {
     fn encode(&mut self, at: usize, out: &mut Vec<u8>) {
         let text = self.0.value(at);
         if serde_json::from_str::<IgnoredAny>(text).is_ok() {
-            // Valid JSON has no line breaks inside strings. Between members, a space can replace them.
+            // Valid JSON has no line breaks inside strings. A space can replace a line break between members.
             let byte = |byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { byte };
             out.extend(text.trim_ascii().bytes().map(byte));
         } else {

@@ -6,7 +6,7 @@ use arrow::datatypes::TimeUnit;
 
 const DAY: i64 = 86_400;
 
-/// Returns the number of units in a second.
+/// Returns the number of time units in a second.
 pub(crate) fn per_second(unit: TimeUnit) -> i64 {
     match unit {
         TimeUnit::Second => 1,
@@ -16,8 +16,8 @@ pub(crate) fn per_second(unit: TimeUnit) -> i64 {
     }
 }
 
-/// Writes a date such as `2025-01-15`, given in days since 1970. A year outside 0 to 9999 has a sign and at least
-/// five digits.
+/// Writes a date such as `2025-01-15`. `days` is the number of days since 1970-01-01. A year outside 0 to 9999 has a
+/// sign and at least five digits.
 pub(crate) fn day(days: i64, out: &mut Vec<u8>) {
     let (year, month, day) = civil(days);
     let mut text = *b"0000-00-00";
@@ -35,7 +35,7 @@ pub(crate) fn day(days: i64, out: &mut Vec<u8>) {
     }
 }
 
-/// Writes a timestamp such as `2025-01-15T12:30:00.250`, followed by `Z` if it has a zone.
+/// Writes a timestamp such as `2025-01-15T12:30:00.250`, followed by `Z` if the timestamp has a time zone.
 pub(crate) fn moment(value: i64, unit: TimeUnit, zoned: bool, out: &mut Vec<u8>) {
     let per_second = per_second(unit);
     let (seconds, rest) = (value.div_euclid(per_second), value.rem_euclid(per_second));
@@ -62,7 +62,7 @@ pub(crate) fn moment(value: i64, unit: TimeUnit, zoned: bool, out: &mut Vec<u8>)
     }
 }
 
-/// Writes a number with leading zeros that fills `place`.
+/// Writes a number into `place`, with leading zeros so that the digits fill `place`.
 fn digits(mut number: u64, place: &mut [u8]) {
     for digit in place.iter_mut().rev() {
         *digit = b'0' + u8::try_from(number % 10).unwrap_or(0);
@@ -70,7 +70,7 @@ fn digits(mut number: u64, place: &mut [u8]) {
     }
 }
 
-/// Converts days since 1970 to year, month and day in the proleptic Gregorian calendar. The algorithm uses eras of
+/// Converts days since 1970 to year, month and day in the proleptic Gregorian calendar. The conversion uses eras of
 /// 400 years that start on 1 March.
 pub(crate) fn civil(days: i64) -> (i64, u64, u64) {
     let days = days + 719_468;

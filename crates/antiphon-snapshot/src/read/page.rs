@@ -26,8 +26,8 @@ struct Page {
     max_bytes: usize,
 }
 
-/// Reads a page of rows. Reads only the chunks with rows of this page. In these chunks, reads only the Parquet pages
-/// with rows of this page.
+/// Reads a page of rows from a snapshot. The function reads only the chunks that contain rows of the requested page.
+/// In these chunks, the function reads only the Parquet pages that contain requested rows.
 pub(crate) async fn page(inner: &Arc<Inner>, id: &SnapshotId, request: &SnapshotPage) -> Result<Rows> {
     let opened = inner.at_hand(id, &request.view).await?;
     match read(inner, &opened, request).await {
@@ -66,7 +66,7 @@ async fn read(inner: &Arc<Inner>, opened: &Arc<Opened>, request: &SnapshotPage) 
         .await?;
     if unfinished.is_none() && page.rows.len() != limit && page.rows.bytes() <= request.max_bytes {
         return Err(Error::Altered(format!(
-            "the stored file has {} rows at this position, and {limit} rows were written",
+            "the Parquet file is damaged: it has {} rows at this position, but the footer lists {limit} rows",
             page.rows.len()
         )));
     }

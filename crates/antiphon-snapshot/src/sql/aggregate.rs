@@ -25,11 +25,11 @@ use crate::{
     inner::Inner,
 };
 
-/// The maximum number of groups.
+/// The maximum number of groups in the result of an aggregate.
 const MAX_GROUPS: usize = 10_000;
 /// The maximum number of columns to group by.
 const MAX_BY: usize = 2;
-/// The maximum number of measures.
+/// The maximum number of measures for each group.
 const MAX_MEASURES: usize = 4;
 
 /// Computes the aggregates of a snapshot's rows for each group.
@@ -185,7 +185,7 @@ fn measure(schema: &Schema, measure: &Measure) -> Result<Expr> {
         MeasureOp::Sum => {
             number()?;
             match kind {
-                // These sums can exceed 64 bits and would overflow.
+                // The sum of 64-bit integers can exceed 64 bits, so these columns are summed as decimals.
                 DataType::Int64 | DataType::UInt64 => sum(cast(column, DataType::Decimal128(20, 0))),
                 _ => sum(column),
             }

@@ -1,4 +1,4 @@
-//! Converts filters to typed expressions. No text of a caller becomes SQL.
+//! Converts filters to typed expressions of the query engine. No text from a caller becomes SQL.
 
 use std::ops::Not as _;
 
@@ -17,11 +17,12 @@ use crate::{
     read::json::is_json,
 };
 
-/// The maximum number of filters.
+/// The maximum number of filters of a view.
 const MAX_FILTERS: usize = 32;
-/// The maximum length of a search text in bytes. The engine compiles the text again for each batch.
+/// The maximum length of a search text in bytes. The length is limited, because the query engine compiles the search
+/// text again for each batch.
 const MAX_TEXT_BYTES: usize = 1_000;
-/// The maximum number of values in a list.
+/// The maximum number of values in the list of an `In` filter.
 const MAX_VALUES: usize = 1_000;
 
 /// Creates a reference to a column by its exact name.
@@ -29,7 +30,7 @@ pub(super) fn column(name: &str) -> Expr {
     Expr::Column(Column::new_unqualified(name))
 }
 
-/// Returns the type of a column, or an error with the existing names.
+/// Returns the type of a column. If the column does not exist, the error contains the names of the existing columns.
 pub(super) fn kind<'a>(schema: &'a Schema, name: &str) -> Result<&'a DataType> {
     if let Some((_, field)) = schema.column_with_name(name) {
         return Ok(field.data_type());
@@ -118,7 +119,7 @@ fn one(schema: &Schema, filter: &Filter) -> Result<Expr> {
     })
 }
 
-/// Returns an expression that is true for NaN and infinities. Rows contain null in place of these floats.
+/// Returns an expression that is true for NaN and infinities. In rows, NaN and infinities are `null`.
 fn is_no_number(column: &Expr) -> Expr {
     isnan(cast(column.clone(), DataType::Float64) * lit(0.0))
 }
@@ -134,7 +135,7 @@ pub(super) fn sort_key(name: &str, kind: &DataType) -> Result<Expr> {
     key.map_err(|error| Error::Broken(error.into()))
 }
 
-/// Converts a filter on a column that contains JSON text. The filter compares the JSON text.
+/// Converts a filter on a column that contains JSON text. The converted filter compares the JSON text of the values.
 fn json(filter: &Filter, kind: &DataType) -> Result<Expr> {
     let column = column(&filter.column);
     let text = |value: &Value| {
@@ -181,7 +182,7 @@ fn places(number: &str) -> i64 {
 }
 
 /// Returns a LIKE pattern that matches the literal text, followed by any text. If `before` is `%`, any text can
-/// precede the literal text. Otherwise, `before` is empty.
+/// precede the literal text. If `before` is empty, the pattern starts with the literal text.
 fn pattern(filter: &Filter, kind: &DataType, before: &str) -> Result<Expr> {
     let text = matches!(kind, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
     let Value::String(value) = &filter.value else {
@@ -211,7 +212,7 @@ fn pattern(filter: &Filter, kind: &DataType, before: &str) -> Result<Expr> {
     Ok(lit(pattern))
 }
 
-/// Converts a JSON value to the type of the column.
+/// Converts the JSON value of a filter to the type of the column.
 fn value(filter: &Filter, kind: &DataType, value: &Value) -> Result<ScalarValue> {
     let unfit = |wanted: &str| {
         let mut shown = value.to_string();
@@ -258,7 +259,7 @@ fn value(filter: &Filter, kind: &DataType, value: &Value) -> Result<ScalarValue>
     }
 }
 
-/// Formats a number without an exponent, because the engine cannot parse every decimal with an exponent.
+/// Formats a number without an exponent, because the query engine cannot parse every decimal with an exponent.
 fn plain(number: &str) -> Option<String> {
     /// The maximum number of digits of a decimal.
     const MOST: usize = 80;
@@ -295,7 +296,7 @@ fn is_finite(value: &ScalarValue) -> bool {
     }
 }
 
-/// Describes the values of a type for error messages. Returns `None` if the type cannot be compared.
+/// Describes the values of a column type for error messages. Returns `None` if values of the type cannot be compared.
 fn wanted(kind: &DataType) -> Option<&'static str> {
     Some(match kind {
         DataType::Boolean => "true or false",

@@ -1,7 +1,7 @@
-//! Sort, filter, aggregate and SQL. Only this module and `engine` use DataFusion.
+//! Sorts, filters and aggregates snapshots, and runs SQL queries. Only the modules `sql` and `engine` use DataFusion.
 //!
-//! The engine reads rows through the [scan](scan::SnapshotTable) of this crate. The engine has no access to files,
-//! catalogs and the network.
+//! The query engine reads rows through the [scan](scan::SnapshotTable) of this crate. The query engine has no access
+//! to files, catalogs and the network.
 
 mod aggregate;
 mod filter;

@@ -1,4 +1,4 @@
-//! Selects the chunks that can contain rows for a filter, by the statistics in the footer.
+//! Uses the statistics in the footer to find the chunks that can contain rows for a filter.
 
 use std::collections::HashSet;
 
@@ -16,8 +16,8 @@ use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 
 use crate::inner::Opened;
 
-/// Returns whether each chunk must be read. Returns `None` if all chunks must be read, because the statistics exclude
-/// no chunk.
+/// Returns a list with one value for each chunk: `true` if the chunk must be read. Returns `None` if all chunks must
+/// be read, because the statistics exclude no chunk.
 pub(super) fn kept(
     state: &dyn Session,
     opened: &Opened,
@@ -32,15 +32,15 @@ pub(super) fn kept(
     predicate.prune(&Footer { opened, schema }).ok()
 }
 
-/// The statistics of each chunk in the footer.
+/// The statistics of each chunk, which the footer contains.
 struct Footer<'a> {
     opened: &'a Opened,
     schema: &'a Schema,
 }
 
 impl Footer<'_> {
-    /// Returns whether the footer has usable statistics for a column. The statistics of floats are not usable: footers
-    /// ignore NaN in the minimum and the maximum, but the engine sorts NaN above or below all numbers.
+    /// Returns `true` if the footer has usable statistics for a column. The statistics of floats are not usable.
+    /// Footers ignore NaN in the minimum and the maximum, but the query engine sorts NaN above or below all numbers.
     fn is_told(&self, column: &Column) -> bool {
         let field = self.schema.column_with_name(&column.name);
         field.is_some_and(|(_, field)| !field.data_type().is_floating())

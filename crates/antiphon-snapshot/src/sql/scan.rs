@@ -1,4 +1,5 @@
-//! A snapshot as a table of the engine. The table has the rows in order, optionally with their row numbers.
+//! Reads a snapshot as a table of the query engine. The table has the rows of the snapshot in order, optionally with
+//! their row numbers.
 
 use std::{fmt, sync::Arc};
 
@@ -39,33 +40,34 @@ use crate::{
 
 type Result<T, E = DataFusionError> = std::result::Result<T, E>;
 
-/// A snapshot as a table.
+/// A snapshot as a table of the query engine.
 #[derive(Clone)]
 pub(super) struct SnapshotTable {
     inner: Arc<Inner>,
     pub(super) opened: Arc<Opened>,
     schema: SchemaRef,
-    /// Whether the last column is the row number.
+    /// Whether the last column of the table is the row number.
     numbered: bool,
     partitions: usize,
-    /// The runtime for requests to the object store. This is the server's runtime, which queries do not block.
+    /// The runtime for requests to the object store. The requests run on the server's runtime, because queries do not
+    /// block that runtime.
     requests: Handle,
 }
 
 impl SnapshotTable {
-    /// Creates a table that is read in this number of partitions. Call this function on the server's runtime.
+    /// Creates a table that is read in `partitions` partitions. Call `new` on the server's runtime.
     pub(super) fn new(inner: &Arc<Inner>, opened: Arc<Opened>, partitions: usize) -> Self {
         let schema = Self::plain_schema(&opened);
         let requests = Handle::current();
         Self { inner: Arc::clone(inner), opened, schema, numbered: false, partitions, requests }
     }
 
-    /// Returns the columns without the metadata of the file.
+    /// Returns the columns of a snapshot without the metadata of the file.
     pub(super) fn plain_schema(opened: &Opened) -> SchemaRef {
         Arc::new(Schema::new(opened.schema().fields().clone()))
     }
 
-    /// Adds the row number as the last column. Returns the table and the name of the column.
+    /// Adds the row number as the last column of the table. Returns the table and the name of the new column.
     pub(super) fn numbered(mut self) -> (Self, String) {
         let mut name = String::from("__row");
         while self.schema.column_with_name(&name).is_some() {
@@ -88,8 +90,8 @@ impl SnapshotTable {
         self.opened.chunks().into_iter().map(group).collect()
     }
 
-    /// Returns the number of rows in a batch for these columns, or for all columns. The number is smaller if rows are
-    /// large.
+    /// Returns the number of rows to read in one batch, for the selected columns or for all columns. If rows are large,
+    /// the returned number is smaller.
     fn batch_rows(&self, columns: Option<&[usize]>) -> usize {
         let all: Vec<usize> = (0..self.schema.fields().len()).collect();
         let stored = columns.unwrap_or(&all).iter().copied().filter(|column| self.in_file(*column));
@@ -97,12 +99,12 @@ impl SnapshotTable {
         guard::batch_of(&self.opened, &(0..self.opened.starts.len() - 1), &mask, BATCH_ROWS)
     }
 
-    /// Returns whether a column is in the file. The column with the row number is not in the file.
+    /// Returns `true` if the stored file contains a column. The column with the row number is not in the file.
     fn in_file(&self, column: usize) -> bool {
         !self.numbered || column + 1 < self.schema.fields().len()
     }
 
-    /// Reads some columns of some chunks, one chunk after the other.
+    /// Reads the selected columns of the selected chunks, one chunk after the other.
     fn read(
         self,
         columns: Vec<usize>,
@@ -152,8 +154,8 @@ impl SnapshotTable {
     }
 }
 
-/// Returns the requested columns in their order. The column with the row numbers is not in the file, so this function
-/// creates it.
+/// Returns the requested columns in the requested order. The column with the row numbers is not in the file, so this
+/// function creates it.
 fn arrange(
     schema: &SchemaRef,
     sources: &[Option<usize>],
@@ -172,12 +174,13 @@ fn arrange(
     Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
 }
 
-/// Converts an error of the file or the object store. The query did not cause such an error.
+/// Converts an error of the file or the object store. The text of a query cannot cause an error of the file or the
+/// object store.
 fn outside(error: parquet::errors::ParquetError) -> DataFusionError {
     DataFusionError::External(Box::new(Error::from(error)))
 }
 
-/// A chunk, with the number of its first row.
+/// A chunk of a snapshot, with the row number at which the chunk starts.
 #[derive(Clone, Copy, Debug)]
 struct Group {
     index: usize,
@@ -193,13 +196,15 @@ impl Group {
         }
         let found = next - self.first;
         let (index, rows) = (self.index, self.rows);
-        let altered = format!("chunk {index} of the stored file has {found} rows, and {rows} were written");
+        let altered = format!(
+            "the Parquet file is damaged: chunk {index} has {found} rows, but the footer lists {rows} rows"
+        );
         Err(DataFusionError::External(Box::new(Error::Altered(altered))))
     }
 }
 
-/// Sets the batch size of the engine for the tables that a plan reads. Operators collect this number of rows before
-/// they forward them. So the number must be small if rows are large.
+/// Sets the batch size of the query engine for the tables that a plan reads. Operators collect a batch of rows before
+/// they forward the batch. So the batch size must be small if rows are large.
 pub(super) fn fit(state: &mut SessionState, plan: &LogicalPlan) -> Result<()> {
     let mut rows = BATCH_ROWS;
     plan.apply_with_subqueries(|plan| {
@@ -216,7 +221,7 @@ pub(super) fn fit(state: &mut SessionState, plan: &LogicalPlan) -> Result<()> {
     Ok(())
 }
 
-/// Optimizes a plan and starts it.
+/// Optimizes a logical plan, and starts to run it.
 pub(super) async fn run(mut state: SessionState, plan: &LogicalPlan) -> Result<SendableRecordBatchStream> {
     let plan = state.optimize(plan)?;
     fit(&mut state, &plan)?;
@@ -234,7 +239,7 @@ impl TableProvider for SnapshotTable {
         TableType::Base
     }
 
-    /// Filters are used to skip chunks. The engine filters the rows of the remaining chunks.
+    /// The scan uses filters only to skip chunks. The query engine filters the rows of the remaining chunks.
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
         Ok(vec![TableProviderFilterPushDown::Inexact; filters.len()])
     }
@@ -303,7 +308,7 @@ impl Scan {
         Self { table, columns, parts, properties: Arc::new(properties) }
     }
 
-    /// Returns the number of rows.
+    /// Returns the number of rows that the scan reads.
     pub(super) fn rows(&self) -> u64 {
         self.parts.iter().flatten().map(|group| group.rows).sum()
     }

@@ -30,9 +30,10 @@ use crate::{
     writer::Writer,
 };
 
-/// The maximum number of columns to sort by.
+/// The maximum number of sort columns of a view.
 const MAX_SORT: usize = 4;
-/// The maximum number of views of a snapshot. A further view replaces the oldest view.
+/// The maximum number of views of a snapshot. If a snapshot has the maximum number of views, a new view replaces the
+/// oldest view.
 const MAX_VIEWS: usize = 16;
 
 /// Creates a view if the view does not exist, and returns the number of rows in the view.
@@ -99,7 +100,7 @@ impl Plan {
             }
             sort.push(filter::sort_key(&by.field, kind)?.sort(by.order == Order::Asc, false));
         }
-        // Without a sort, rows keep their order, so there is only one partition.
+        // Without a sort, rows must keep their order, so the plan has only one partition.
         let partitions = if sort.is_empty() { 1 } else { engine::PARTITIONS };
         let mut table = SnapshotTable::new(inner, whole, partitions);
         if !sort.is_empty() {
@@ -123,7 +124,7 @@ impl Plan {
         if !self.sort.is_empty() {
             plan = plan.sort(self.sort)?;
         }
-        // The row number determined the order of equal rows, and is no longer needed.
+        // The row number was needed only to sort equal rows in a fixed order.
         scan::run(state, &plan.project(columns)?.build()?).await
     }
 }
@@ -173,7 +174,8 @@ async fn make(
     }
 }
 
-/// Removes the oldest views until one more view is allowed. Also removes files of unfinished views.
+/// Removes the oldest views of a snapshot until one more view is allowed. The function also removes files of
+/// unfinished views.
 async fn make_room(inner: &Inner, whole: &Opened) -> Result<()> {
     let folder = whole.place.folder.clone().join("views");
     let listed: Vec<ObjectMeta> = inner.store.objects.list(Some(&folder)).try_collect().await?;
@@ -211,7 +213,7 @@ async fn make_room(inner: &Inner, whole: &Opened) -> Result<()> {
     Ok(())
 }
 
-/// Writes an empty file as an announcement.
+/// Writes an empty file as the announcement of a view in progress.
 async fn leave_word(inner: &Inner, path: &Path) -> Result<()> {
     inner.store.objects.put(path, object_store::PutPayload::new()).await?;
     Ok(())

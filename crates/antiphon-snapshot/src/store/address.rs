@@ -57,7 +57,7 @@ fn folder(url: &Url) -> Result<Bucket> {
     Ok(Bucket { folder: Some(folder), ..Bucket::new(Arc::new(objects)) })
 }
 
-/// Returns the path below the bucket in an address.
+/// Returns the path after the bucket in the address of a store.
 #[cfg(any(feature = "aws", feature = "gcp", feature = "azure"))]
 fn prefix(url: &Url) -> Result<object_store::path::Path> {
     object_store::path::Path::from_url_path(url.path()).map_err(|error| {

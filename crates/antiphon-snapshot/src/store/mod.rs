@@ -1,4 +1,4 @@
-//! Object stores, by address or as an existing object.
+//! Opens object stores by address, or uses an existing `ObjectStore`.
 
 mod address;
 mod retry;
@@ -37,7 +37,7 @@ pub struct Bucket {
     multipart: Option<Arc<dyn MultipartStore>>,
     sign: Option<Sign>,
     folder: Option<PathBuf>,
-    /// Whether the store lists names in order.
+    /// Whether the object store lists names in order.
     ordered: bool,
 }
 
@@ -48,25 +48,27 @@ impl Bucket {
         Self { objects, prefix, multipart: None, sign: None, folder: None, ordered: false }
     }
 
-    /// Sets the path prefix of all files. Default: none. Without a prefix, the files are at the root of the store.
+    /// Sets the path prefix of all files. Default: none. Without a prefix, the files are at the root of the object
+    /// store.
     #[must_use]
     pub fn with_prefix(mut self, prefix: impl Into<Path>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// Sets the interface for multipart uploads to the same object store. Default: none.
+    /// Sets the interface for multipart uploads to this object store. Default: none.
     ///
-    /// With this interface, a failed part is sent again, and any process can remove the unfinished upload of a process
-    /// that was killed. Without this interface, only the lifecycle rules of the object store remove such an upload.
+    /// With the interface for multipart uploads, a failed part is sent again. If a process is killed during an upload,
+    /// any other process can remove the unfinished upload. Without the interface for multipart uploads, only the
+    /// lifecycle rules of the object store remove unfinished uploads.
     #[must_use]
     pub fn with_multipart(mut self, multipart: Arc<dyn MultipartStore>) -> Self {
         self.multipart = Some(multipart);
         self
     }
 
-    /// Sets the interface that signs URLs of the same object store. Default: none. Without this interface, the store
-    /// cannot sign URLs.
+    /// Sets the interface that signs URLs for files in this object store. Default: none. Without the signing interface,
+    /// the store cannot sign URLs.
     #[cfg(any(feature = "aws", feature = "gcp", feature = "azure"))]
     #[must_use]
     pub fn with_signer(mut self, signer: Arc<dyn Signer>) -> Self {
@@ -97,16 +99,17 @@ impl fmt::Debug for Bucket {
     }
 }
 
-/// A store with its prefix and its optional capabilities.
+/// An object store with its prefix and its optional interfaces.
 #[derive(Clone)]
 pub(crate) struct Store {
-    /// The object store, with retries of temporary failures.
+    /// The object store. Calls that fail temporarily are retried.
     pub(crate) objects: Arc<dyn ObjectStore>,
     pub(crate) prefix: Path,
-    /// The interface for uploads by ID.
+    /// The interface for multipart uploads, in which each upload has an ID.
     pub(crate) multipart: Option<Arc<dyn MultipartStore>>,
     pub(crate) sign: Option<Sign>,
-    /// The folder, if the store is on this machine. The store does not list staged files in this folder.
+    /// The folder of the store, if the store is on this machine. The folder can contain staged files, which the store
+    /// does not list.
     pub(crate) folder: Option<PathBuf>,
 }
 
@@ -126,7 +129,7 @@ impl fmt::Debug for Store {
     }
 }
 
-/// Ignores the error of a deletion if the object does not exist.
+/// Converts the error of a deletion to a success if the object does not exist.
 pub(crate) fn ignore_missing(error: object_store::Error) -> object_store::Result<()> {
     match error {
         object_store::Error::NotFound { .. } => Ok(()),

@@ -1,4 +1,4 @@
-//! An object store with retries of temporary failures.
+//! An object store that repeats calls after temporary failures.
 
 use std::{fmt, ops::Range, sync::Arc, time::Duration};
 
@@ -14,10 +14,10 @@ use object_store::{
     PutResult, RenameOptions, Result, path::Path,
 };
 
-/// The maximum number of attempts of a call.
+/// The maximum number of attempts for one call of the object store.
 const ATTEMPTS: u32 = 5;
 
-/// The pause before the second attempt. The pause doubles for each further attempt.
+/// The pause before the second attempt. The pause doubles before each further attempt.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// An object store that retries temporary failures if the call can safely be repeated.
@@ -39,12 +39,12 @@ impl fmt::Display for Retrying {
     }
 }
 
-/// Returns whether a retry would return the same error.
+/// Returns `true` if a retry of a call would return the same error again.
 fn is_lasting(error: &Error) -> bool {
     !matches!(error, Error::Generic { .. } | Error::JoinError { .. })
 }
 
-/// Makes a call until it succeeds, fails permanently, or has used all attempts.
+/// Repeats a call until the call succeeds, fails permanently, or has used all attempts.
 pub(crate) async fn again<T, F: Future<Output = Result<T>>>(mut call: impl FnMut() -> F) -> Result<T> {
     let mut attempt = 0;
     loop {
@@ -66,7 +66,7 @@ impl ObjectStore for Retrying {
         let mut attempt = 0;
         loop {
             match self.inner.put_opts(location, payload.clone(), opts.clone()).await {
-                // An earlier attempt was possibly applied although it returned an error.
+                // The object store possibly applied an earlier attempt although the attempt returned an error.
                 Err(error @ (Error::AlreadyExists { .. } | Error::Precondition { .. }))
                     if attempt > 0 && opts.mode == PutMode::Create =>
                 {
@@ -82,7 +82,8 @@ impl ObjectStore for Retrying {
         }
     }
 
-    /// This interface cannot send a failed part again. To repeat parts, use `MultipartStore`.
+    /// Starts a multipart upload without retries, because `MultipartUpload` cannot send a failed part again. To repeat
+    /// parts, use `MultipartStore`.
     async fn put_multipart_opts(
         &self,
         location: &Path,
@@ -133,8 +134,8 @@ impl ObjectStore for Retrying {
         locations.map(delete).buffered(8).boxed()
     }
 
-    /// If the store lists names in order, continues an interrupted listing at its position. Otherwise, restarts the
-    /// listing if no name was returned yet.
+    /// If the store lists names in order, continues an interrupted listing at its position. If the store does not list
+    /// names in order, restarts the listing, but only if no name was returned yet.
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
         let (inner, ordered, prefix) = (Arc::clone(&self.inner), self.ordered, prefix.cloned());
         let first = inner.list(prefix.as_ref());
@@ -191,7 +192,7 @@ struct Rest {
 }
 
 impl Rest {
-    /// Continues to read at the current position if the body fails or ends too early.
+    /// Reads the rest of an object. Continues at the current position if the body fails or ends too early.
     fn read(self, body: BoxStream<'static, Result<Bytes>>) -> BoxStream<'static, Result<Bytes>> {
         stream::try_unfold((self, body), async |(mut rest, mut body)| {
             loop {

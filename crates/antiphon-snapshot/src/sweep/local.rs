@@ -1,4 +1,4 @@
-//! Files that a local store does not list: staged files and empty folders.
+//! Finds and removes files that a local store does not list: staged files and empty folders.
 
 use std::{
     fs::{self, DirEntry},
@@ -12,7 +12,8 @@ use futures_util::stream::{self, Stream};
 use object_store::path::Path;
 use tokio::sync::mpsc;
 
-/// Removes the folder of a snapshot with its contents. Also removes the tenant's folder, if that folder is then empty.
+/// Removes the folder of a snapshot with its contents. The function also removes the tenant's folder, if that folder
+/// is then empty.
 pub(super) fn remove(root: &Folder, folder: &Path) -> Result<()> {
     let folder = below(root, folder);
     ignore_missing(fs::remove_dir_all(&folder))?;
@@ -23,7 +24,7 @@ pub(super) fn remove(root: &Folder, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Removes the files of one writer, including staged files.
+/// Removes the files of one writer of a snapshot, including staged files.
 pub(super) fn withdraw(root: &Folder, folder: &Path, writer: &str) -> Result<()> {
     let folder = below(root, folder);
     for folder in [folder.join("parts"), folder] {
@@ -37,7 +38,7 @@ pub(super) fn withdraw(root: &Folder, folder: &Path, writer: &str) -> Result<()>
     Ok(())
 }
 
-/// Removes the folders of a snapshot and of its tenant if they are empty.
+/// Removes the folder of a snapshot and the folder of the tenant if these folders are empty.
 pub(super) fn tidy(root: &Folder, folder: &Path) {
     let folder = below(root, folder);
     // `remove_dir` fails if a folder is not empty, which is intended.
@@ -95,7 +96,7 @@ fn is_older(folder: &Folder, before: DateTime<Utc>) -> Result<bool> {
     Ok(empty && modified(folder)?.is_some_and(|moment| moment < before))
 }
 
-/// Returns the time of the last change, or `None` if the file was removed.
+/// Returns the time of the last change to a file, or `None` if the file was removed.
 fn modified(path: &Folder) -> Result<Option<DateTime<Utc>>> {
     match fs::metadata(path).and_then(|metadata| metadata.modified()) {
         Ok(moment) => Ok(Some(moment.into())),

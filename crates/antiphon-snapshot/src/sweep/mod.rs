@@ -1,4 +1,4 @@
-//! Deletion of snapshots, search for old snapshots, and signed addresses.
+//! Deletes snapshots, finds old snapshots, and signs the addresses of stored files.
 
 mod local;
 
@@ -21,16 +21,16 @@ use crate::{
     writer::UPLOAD,
 };
 
-/// Returns a signed address of the stored rows. A client needs no other credential to use this address.
+/// Returns a signed address of the stored rows. A client needs no other credential to use the signed address.
 pub(crate) async fn sign(inner: &Arc<Inner>, id: &SnapshotId, life: Duration) -> Result<Option<Url>> {
     let Some(sign) = &inner.store.sign else { return Ok(None) };
-    // A missing snapshot is an error, so open it first.
+    // The address of a missing snapshot must not be signed, so open the snapshot first.
     let opened = inner.opened(id, &antiphon_results::snapshot::View::default()).await?;
     Ok(Some(sign(opened.data.clone(), life).await?))
 }
 
 pub(crate) async fn delete(inner: &Arc<Inner>, id: &SnapshotId) -> Result<()> {
-    // With an empty ID, the folder would be the folder of the whole tenant.
+    // With an empty ID, this call would delete the folder of the whole tenant.
     if id.place.is_empty() || id.set.is_empty() {
         return Ok(());
     }
@@ -54,7 +54,7 @@ pub(crate) async fn clear(inner: &Inner, place: &SnapshotFolder) -> Result<()> {
         let work = tokio::task::spawn_blocking(move || local::remove(&root, &folder));
         work.await.map_err(broken)?.map_err(local::failed)?;
     }
-    // Views are cached under their own folders.
+    // In the cache, the key of each view is the folder of the view.
     let below = format!("{}/", place.folder);
     let exact = place.folder.to_string();
     inner.cache.invalidate(&exact).await;
@@ -100,14 +100,14 @@ pub(crate) async fn abort(inner: &Inner, path: &Path) -> Result<()> {
     };
     let (file, id) = (Path::from(file), String::from_utf8_lossy(&id).into_owned());
     match again(|| store.abort_multipart(&file, &id)).await.or_else(ignore_missing) {
-        // If the store does not have the upload any more, the goal is reached.
+        // If the store no longer has the upload, no upload is left to abort.
         Err(StoreError::Generic { source, .. }) if source.to_string().contains("No upload") => Ok(()),
         done => Ok(done?),
     }
 }
 
-/// Lists all snapshots with a file that is older than `before`. The files of a snapshot are consecutive in the listing.
-/// So each ID only has to be compared with the previous ID to return it once.
+/// Lists all snapshots with a file that is older than `before`. The files of a snapshot are consecutive in the
+/// listing. So a comparison of each ID with the previous ID is enough to return each ID once.
 pub(crate) fn ids(
     inner: &Arc<Inner>,
     before: DateTime<Utc>,
@@ -140,7 +140,7 @@ pub(crate) fn ids(
     .boxed()
 }
 
-/// Returns the snapshot of a file.
+/// Returns the ID of the snapshot to which a file belongs.
 fn id_of(prefix: &Path, meta: &ObjectMeta) -> Option<SnapshotId> {
     let mut parts = meta.location.prefix_match(prefix)?;
     let (place, set) = (parts.next()?, parts.next()?);

@@ -17,8 +17,8 @@ use parquet::{
 
 use crate::error::Result;
 
-/// The minimum number of values for a second thread. With fewer values, encoding takes less time than starting a
-/// thread.
+/// The minimum number of values for which a second thread encodes columns. With fewer values, the encoding takes less
+/// time than starting a thread.
 const WORTH_A_THREAD: usize = 4096;
 
 /// A file whose chunks are encoded one after the other. The columns of a chunk are encoded in parallel.
@@ -32,7 +32,7 @@ pub(super) struct Groups {
     open: Option<Group>,
 }
 
-/// An open chunk.
+/// An open chunk, to which rows can be added.
 struct Group {
     columns: Vec<ArrowColumnWriter>,
     rows: usize,
@@ -77,17 +77,18 @@ impl Groups {
         Ok(())
     }
 
-    /// Returns the approximate number of bytes so far. The open chunk counts with its current size.
+    /// Returns the approximate number of bytes of the file so far. The current size of the open chunk is included.
     pub(super) fn made(&self) -> usize {
         self.file.bytes_written() + self.open.as_ref().map_or(0, Group::bytes)
     }
 
-    /// Returns the number of bytes that are ready to be taken.
+    /// Returns the number of encoded bytes that are ready to be taken.
     pub(super) fn waiting(&self) -> usize {
         self.file.inner().len()
     }
 
-    /// Takes the bytes that are ready. The file has a separate count of written bytes, so its offsets stay correct.
+    /// Takes the encoded bytes that are ready. The Parquet writer counts all written bytes separately, so the offsets
+    /// in the file stay correct.
     pub(super) fn take(&mut self) -> Vec<u8> {
         std::mem::take(self.file.inner_mut())
     }
@@ -120,7 +121,7 @@ impl Group {
         self.columns.iter().map(ArrowColumnWriter::get_estimated_total_bytes).sum()
     }
 
-    /// Compresses the remaining values.
+    /// Compresses the remaining values of the open chunk.
     fn close(self) -> Result<Vec<ArrowColumnChunk>> {
         let values = self.rows * self.columns.len();
         side_by_side(values, self.columns.into_iter(), |column| Ok(column.close()?))
@@ -128,7 +129,7 @@ impl Group {
 }
 
 /// Applies `work` to each item, on this thread and on a second thread. A free thread takes the next item. The results
-/// have the order of the items.
+/// are in the order of the items.
 fn side_by_side<T, R: Send>(
     values: usize,
     items: impl Iterator<Item = T> + Send,

@@ -1,5 +1,5 @@
-//! Writes batches as a Parquet file to an object store. Encoding runs on blocking threads. Finished parts are sent
-//! while encoding continues.
+//! Writes batches as a Parquet file to an object store. The encoding of the file runs on blocking threads. Finished
+//! parts of the file are sent while encoding continues.
 
 mod group;
 mod upload;
@@ -43,12 +43,12 @@ pub(crate) struct Writer {
     stop: DropGuard,
 }
 
-/// The progress of a file.
+/// The progress of writing a file.
 #[derive(Debug, Default)]
 struct Gauge {
-    /// The number of bytes on the object store.
+    /// The number of bytes of the file that are on the object store.
     sent: AtomicU64,
-    /// The number of bytes so far, sent or not.
+    /// The number of encoded bytes so far, including bytes that are not sent yet.
     made: AtomicU64,
 }
 
@@ -86,7 +86,7 @@ impl Writer {
         Ok(Self { steps, encoding, sending, gauge, stop: stop.drop_guard() })
     }
 
-    /// Adds a batch. Waits while earlier batches are encoded.
+    /// Adds a batch of rows to the file. Waits while earlier batches are encoded.
     pub(crate) async fn write(&mut self, batch: RecordBatch) -> Result<()> {
         if self.steps.send(Step::Batch(batch)).await.is_ok() {
             return Ok(());
@@ -98,19 +98,19 @@ impl Writer {
         }
     }
 
-    /// Returns the number of bytes on the object store.
+    /// Returns the number of bytes of the file that are on the object store.
     pub(crate) fn sent(&self) -> u64 {
         self.gauge.sent.load(Ordering::Relaxed)
     }
 
-    /// Returns the approximate number of bytes so far. The open chunk counts with its current size.
+    /// Returns the approximate number of bytes of the file so far. The current size of the open chunk is included.
     pub(crate) fn made(&self) -> u64 {
         self.gauge.made.load(Ordering::Relaxed)
     }
 
-    /// Writes the footer. When this method returns, the file exists.
+    /// Writes the footer of the file. When `finish` returns, the file exists.
     pub(crate) async fn finish(mut self) -> Result<Stored> {
-        // If the encoder has stopped, the two tasks return the reason.
+        // If the encoder has already stopped, this send fails, and the two tasks return the reason.
         let _ = self.steps.send(Step::End).await;
         let encoded = (&mut self.encoding).await;
         let sent = (&mut self.sending).await;
@@ -118,7 +118,8 @@ impl Writer {
         settle(encoded, sent)
     }
 
-    /// Cancels the write. When this method returns, no file remains, unless the object store fails.
+    /// Cancels the write of the file. When `give_up` returns, no part of the file remains, unless the object store
+    /// fails.
     pub(crate) async fn give_up(self) {
         let Self { steps, encoding, sending, stop, .. } = self;
         drop((steps, stop));
@@ -132,8 +133,8 @@ impl Writer {
     }
 }
 
-/// Combines the results of the two tasks. If the object store fails, the encoder can fail too. In that case, the error
-/// of the object store is the cause.
+/// Combines the results of the encoding task and the upload task. If the object store fails, the encoder can also
+/// fail. The error of the object store is then the result, because it is the cause of both failures.
 fn settle(
     encoded: Result<Result<u64>, JoinError>,
     sent: Result<Result<Stored>, JoinError>,
@@ -146,11 +147,11 @@ fn settle(
     }
 }
 
-/// Converts batches to bytes.
+/// An encoder that converts batches to the bytes of a Parquet file.
 struct Encoder {
     groups: Groups,
     rows: u64,
-    /// Encoded bytes that do not fill a part yet.
+    /// Encoded bytes that do not fill a part of the upload yet.
     rest: BytesMut,
     part_bytes: usize,
     chunk_bytes: usize,
@@ -158,7 +159,7 @@ struct Encoder {
 }
 
 impl Encoder {
-    /// Encodes a batch, and returns the full parts.
+    /// Encodes a batch, and returns the parts of the upload that are full.
     fn add(&mut self, batch: &RecordBatch) -> Result<Vec<Bytes>> {
         for slice in slices(batch, self.chunk_bytes) {
             self.rows += slice.num_rows() as u64;
@@ -171,7 +172,7 @@ impl Encoder {
         Ok(self.parts())
     }
 
-    /// Encodes the footer, and returns the full parts and the last part.
+    /// Encodes the footer, and returns the full parts and the last part of the upload.
     fn end(&mut self) -> Result<(Vec<Bytes>, Bytes)> {
         self.groups.finish()?;
         let mut parts = self.parts();
@@ -185,8 +186,8 @@ impl Encoder {
         })
     }
 
-    /// Returns the full parts. All parts except the last one have the same length, which some stores, such as
-    /// Cloudflare R2, require.
+    /// Returns the parts of the upload that are full. All parts except the last one have the same length, which some
+    /// stores, such as Cloudflare R2, require.
     fn parts(&mut self) -> Vec<Bytes> {
         self.rest.extend_from_slice(&self.groups.take());
         let full = self.rest.len() / self.part_bytes;
@@ -194,7 +195,7 @@ impl Encoder {
     }
 }
 
-/// Encodes incoming batches. Uses no thread while it waits for a batch.
+/// Encodes incoming batches. The task uses no thread while it waits for a batch.
 async fn encode(
     mut encoder: Encoder,
     mut taken: mpsc::Receiver<Step>,
@@ -235,12 +236,13 @@ async fn encode(
     Ok(rows)
 }
 
-/// Splits a batch into slices that fit into a chunk by their average row size. A slice has at least one row.
+/// Splits a batch into slices that each fit into a chunk, according to the average row size of the batch. A slice has
+/// at least one row.
 pub(crate) fn slices(batch: &RecordBatch, bytes: usize) -> Vec<RecordBatch> {
     const ROWS: usize = 8192;
     let rows = batch.num_rows();
-    // If a batch is a slice of a larger batch, it reports the size of the larger batch. So batches of one row are not
-    // split.
+    // If a batch is a slice of a larger batch, `get_array_memory_size` returns the size of the larger batch. So batches
+    // of one row are not split.
     let size = if rows <= 1 { 0 } else { batch.get_array_memory_size() };
     let step = match size.div_ceil(bytes.max(1)) {
         0 | 1 => ROWS,

@@ -1,4 +1,4 @@
-//! Uploads bytes to the object store in parts. Removes the sent parts if the upload does not finish.
+//! Uploads bytes to the object store in parts. If an upload does not finish, its sent parts are removed.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -23,16 +23,17 @@ use crate::{
     store::{Store, again, ignore_missing},
 };
 
-/// The suffix of the file with the ID of an unfinished upload, after the name of the uploaded file.
+/// The suffix in the name of the file that contains the ID of an unfinished upload. The suffix follows the name of the
+/// uploaded file.
 pub(crate) const UPLOAD: &str = ".upload";
 
-/// The number of parts that are sent concurrently.
+/// The number of parts of an upload that are sent concurrently.
 const AT_ONCE: usize = 2;
 
-/// The maximum time for removing a cancelled upload. If data remains, a later sweep finds it.
+/// The maximum time for removing a cancelled upload. If data of the upload remains, a later sweep finds the data.
 const REMOVAL: Duration = Duration::from_secs(30);
 
-/// A part of a file. The file is created only when the last part arrives.
+/// A part of a file for the upload. The file is created only when the last part arrives.
 #[derive(Debug)]
 pub(super) enum Part {
     More(Bytes),
@@ -47,9 +48,9 @@ pub(super) struct Upload {
     begun: Option<Multipart>,
 }
 
-/// An upload in parts that has been started.
+/// A started upload that consists of several parts.
 enum Multipart {
-    /// An upload with an ID. The ID is stored in a file, so that any process can abort the upload.
+    /// An upload with an ID. The upload ID is stored in a file, so that any process can abort the upload.
     Known {
         id: String,
         parts: Vec<(usize, PartId)>,
@@ -63,7 +64,7 @@ impl Upload {
         Self { objects: Arc::clone(&store.objects), multipart: store.multipart.clone(), path, begun: None }
     }
 
-    /// Sends all parts, up to the last part. If the upload fails or is cancelled, removes the sent data.
+    /// Sends all parts of the file. If the upload fails or is cancelled, removes the sent data.
     pub(super) async fn run(
         mut self,
         mut parts: mpsc::Receiver<Part>,
@@ -154,8 +155,8 @@ impl Upload {
                 let parts: Vec<_> = parts.iter().map(|(_, part)| part.clone()).collect();
                 let done = again(|| store.complete_multipart(&self.path, id, parts.clone())).await;
                 if let Err(error) = done {
-                    // The upload was possibly completed although the call failed. In that case the object has the
-                    // expected digest.
+                    // The store possibly completed the upload although the call returned an error. If so, the stored
+                    // object has the expected digest.
                     if !matches!(Self::stored_digest(&self.objects, &self.path).await, Ok(found) if found == digest)
                     {
                         return Err(error.into());
@@ -180,7 +181,7 @@ impl Upload {
         Ok(digest(hash))
     }
 
-    /// Removes the sent data. If the removal fails, the `.upload` file stays.
+    /// Removes the sent data of the upload. If the removal fails, the `.upload` file stays.
     async fn remove(&mut self) {
         let aborted = match (&mut self.begun, &self.multipart) {
             (Some(Multipart::Known { id, .. }), Some(store)) => {
@@ -240,7 +241,7 @@ async fn begin(
     let id = again(|| store.create_multipart(path)).await?;
     let noted = objects.put(&note(path), PutPayload::from(id.clone().into_bytes())).await;
     if let Err(error) = noted {
-        // Without the stored ID, no process could find the upload again.
+        // Without the stored ID, no process could find the upload again, so the upload is aborted.
         let _ = again(|| store.abort_multipart(path, &id)).await;
         return Err(error.into());
     }

@@ -11,9 +11,9 @@ use crate::{
     error::Error,
 };
 
-/// The maximum time until an event arrives.
+/// The maximum time until an expected event arrives.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The time to wait for an event that must not arrive.
+/// The time that a test waits for an event that must not arrive.
 const NONE: Duration = Duration::from_millis(300);
 
 fn bytes(text: impl Into<String>) -> Bytes {
@@ -168,7 +168,7 @@ pub async fn any_event_is_carried(buses: &Buses) {
     }
 }
 
-/// Tests that a slow listener receives a gap, that its memory use is bounded, and that the publisher does not wait.
+/// Tests that a slow listener receives a gap and uses bounded memory, and that the publisher does not wait.
 pub async fn slow_listener_is_told_of_a_gap_and_holds_up_nobody(buses: &Buses) {
     let (one, two) = (buses.open().await, buses.open().await);
     let mut slow = one.subscribe("topic").await.unwrap();
@@ -195,7 +195,7 @@ pub async fn slow_listener_is_told_of_a_gap_and_holds_up_nobody(buses: &Buses) {
         heard += 1;
     }
     assert!(gap, "{heard} of {events} were heard, and nothing was said to be missing");
-    // The allowance is for the gap, and for events that were still in flight when the listener started to read.
+    // The 64 additional events are the gap, and events that were still in flight when the listener started to read.
     assert!(heard <= BUFFER + 64, "{heard} events were kept for it");
     publish(&*two, "topic", "after").await;
     assert_hears(buses, &mut slow, "after", None).await;

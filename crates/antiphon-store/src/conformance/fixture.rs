@@ -41,7 +41,7 @@ impl Stores {
         self.0.open("-other", ()).await
     }
 
-    /// Checks that a write failed with a conflict. If the fixture injects faults, [`Error::Backend`] is accepted too.
+    /// Checks that a write failed with a conflict. If the fixture injects faults, [`Error::Backend`] is also accepted.
     #[track_caller]
     pub fn assert_conflict<T: fmt::Debug>(&self, result: Result<T>) {
         match result {
@@ -51,13 +51,14 @@ impl Stores {
         }
     }
 
-    /// Returns whether every call reports its result correctly. Returns `false` if the fixture injects faults.
+    /// Returns `true` if the fixture injects no faults. With faults, a call can return an error although the store
+    /// has applied the call.
     pub fn is_exact(&self) -> bool {
         !self.0.faulty
     }
 
     /// Returns the time to live of records that expire during a test: 300 milliseconds. If the fixture injects faults,
-    /// the duration is 2 seconds, because a repeated write must end before its record expires.
+    /// the time to live is 2 seconds, because a repeated write must end before its record expires.
     pub fn short(&self) -> Duration {
         if self.0.faulty { Duration::from_secs(2) } else { Duration::from_millis(300) }
     }
@@ -82,7 +83,7 @@ impl Queues {
         self.open_with(if self.0.faulty { config.with_lease(SOON_BACK) } else { config }).await
     }
 
-    /// Opens another handle to the queue, with this configuration.
+    /// Opens another handle to the queue, with the configuration `config`.
     pub async fn open_with(&self, config: QueueConfig) -> Arc<dyn Queue> {
         self.0.open("", config).await
     }
@@ -93,8 +94,8 @@ impl Queues {
         self.0.open("-other", if self.0.faulty { config.with_lease(SOON_BACK) } else { config }).await
     }
 
-    /// Returns whether attempt numbers are exact. Returns `false` if the fixture injects faults, because a failed call
-    /// may have leased jobs.
+    /// Returns `true` if the attempt number of a job is exactly the number of leases that the test received. Returns
+    /// `false` if the fixture injects faults, because a call that returns an error can still lease jobs.
     pub fn is_exact(&self) -> bool {
         !self.0.faulty
     }
@@ -111,15 +112,15 @@ impl Buses {
         self.0.open("-other", ()).await
     }
 
-    /// Returns whether an event can arrive twice. Returns `true` if the fixture injects faults, because a failed call
-    /// may have published the event.
+    /// Returns whether an event can arrive twice. Returns `true` if the fixture injects faults, because a call that
+    /// returns an error can still publish its event.
     pub fn may_repeat(&self) -> bool {
         self.0.faulty
     }
 }
 
 /// The duration of leases and claims over a faulty backend. The duration is short, so that a test does not wait long
-/// for the end of lost leases and claims.
+/// for the end of a lost lease or claim.
 const SOON_BACK: Duration = Duration::from_secs(3);
 
 macro_rules! debug {
@@ -135,7 +136,7 @@ debug!(Stores Queues Buses);
 
 /// Returns the URL of a service that tests need, from an environment variable.
 ///
-/// If the variable is not set, this function prints that the test is skipped, and returns `None`.
+/// If the environment variable is not set, `service` prints that the test is skipped, and returns `None`.
 ///
 /// # Panics
 ///
@@ -158,13 +159,13 @@ pub fn service(variable: &str) -> Option<String> {
 pub fn run(law: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.expect("a runtime can be built").block_on(async {
-        // A test that hangs must fail too.
+        // Without this timeout, a test that hangs would never fail.
         let ended = tokio::time::timeout(Duration::from_secs(120), law).await;
         assert!(ended.is_ok(), "the contract test did not end within two minutes");
     });
 }
 
-/// The functions that the macros call.
+/// The functions that macros such as [`backend_laws!`](crate::backend_laws) call.
 #[doc(hidden)]
 pub mod fixtures {
     use super::{
@@ -173,8 +174,8 @@ pub mod fixtures {
     };
 
     fn space(law: &str) -> String {
-        // Names have a maximum length, so the names are shortened. Tests whose names start with the same characters
-        // must not share a space.
+        // The name of a space has a maximum length, so this code shortens the name of the test. Tests whose names
+        // start with the same characters must not share a space.
         let law: String = law.chars().take(32).collect();
         format!("{}-{:016x}", law.replace('_', "-"), random())
     }

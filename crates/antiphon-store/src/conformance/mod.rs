@@ -1,12 +1,13 @@
 //! Contract tests for [`Store`], [`Queue`] and [`Bus`].
 //!
 //! [`backend_laws!`](crate::backend_laws) generates one test for each rule of the contracts. The name of a test states
-//! the rule, so a failed test shows the violated rule. A second set of tests runs over [`Flaky`](crate::flaky::Flaky).
-//! This wrapper fails calls, delays calls, and reports failures for calls that were applied.
+//! the tested rule, so a failed test shows the violated rule. A second set of tests runs over
+//! [`Flaky`](crate::flaky::Flaky). `Flaky` fails calls, delays calls, and reports failures for calls that were applied.
 //!
-//! The macro takes a function that opens the backend in a given space (namespace). A test calls the function several
-//! times to get several handles to the same data, for example to test races. The function returns `None` if the server
-//! of the backend is not available. [`service`] reads the environment variable with the server's address.
+//! `backend_laws!` takes a function that opens the backend in a given space (namespace). A test calls this opening
+//! function several times to get several handles to one set of data, for example to test races. The opening function
+//! returns `None` if the server of the backend is not available. [`service`] reads the environment variable with the
+//! server's address.
 //!
 //! ```
 //! # #[cfg(test)]
@@ -36,12 +37,12 @@ pub use self::fixture::{Buses, Queues, Stores, run, service};
 #[expect(unused_imports, reason = "the module's documentation names them")]
 use crate::{Bus, Queue, Store};
 
-/// Generates one test for each rule of all three contracts.
+/// Generates one test for each rule in the contracts of `Store`, `Queue` and `Bus`.
 ///
 /// The module `flaky` contains the same tests over a backend that fails calls, delays calls, and reports failures for
 /// calls that were applied.
 ///
-/// The macro takes the path of an `async fn(space: String, config: QueueConfig) -> Option<Backend>`.
+/// `backend_laws!` takes the path of an `async fn(space: String, config: QueueConfig) -> Option<Backend>`.
 #[macro_export]
 macro_rules! backend_laws {
     ($open:path) => {
@@ -72,7 +73,7 @@ macro_rules! backend_laws {
     };
 }
 
-/// Generates one test for each rule of [`Store`](crate::Store).
+/// Generates one test for each rule in the contract of [`Store`](crate::Store).
 #[macro_export]
 macro_rules! store_laws {
     (flaky $open:path) => { $crate::store_laws!(@ store flaky_stores $open); };
@@ -131,7 +132,7 @@ macro_rules! store_laws {
     };
 }
 
-/// Generates one test for each rule of [`Queue`](crate::Queue).
+/// Generates one test for each rule in the contract of [`Queue`](crate::Queue).
 #[macro_export]
 macro_rules! queue_laws {
     (flaky $open:path) => { $crate::queue_laws!(@ queue flaky_queues $open); };
@@ -174,7 +175,7 @@ macro_rules! queue_laws {
     };
 }
 
-/// Generates one test for each rule of [`Bus`](crate::Bus).
+/// Generates one test for each rule in the contract of [`Bus`](crate::Bus).
 #[macro_export]
 macro_rules! bus_laws {
     (flaky $open:path) => { $crate::bus_laws!(@ bus flaky_buses $open); };

@@ -16,9 +16,9 @@ use crate::{
     queue::{Depth, Job, Lease, MAX_PAYLOAD, NewJob, Pushed, Queue, QueueConfig},
 };
 
-/// A lease that expires during a test.
+/// The duration of a lease that expires during a test.
 const SHORT: Duration = Duration::from_millis(500);
-/// The time to wait for a job that must not arrive.
+/// The time that a test waits for a job that must not arrive.
 const NONE: Duration = Duration::from_millis(250);
 /// The maximum time until an expected job arrives.
 const JOB_TIMEOUT: Duration = Duration::from_secs(20);
@@ -37,7 +37,7 @@ async fn assert_none(queue: &dyn Queue) {
     assert!(jobs.is_empty(), "{jobs:?}");
 }
 
-/// Leases a job and calls `give_back` until the job is dead. Returns the number of leases.
+/// Leases a job and calls `give_back` repeatedly, until the job is dead. Returns how many times the job was leased.
 async fn until_dead(queue: &dyn Queue, give_back: impl AsyncFn(&Job)) -> u32 {
     let mut times = 0;
     loop {
@@ -73,8 +73,8 @@ fn assert_lost(result: &Result<()>) {
     assert!(matches!(result, Err(Error::LeaseLost { .. })), "a lost lease was expected, not {result:?}");
 }
 
-/// Checks that the wait was short. Over a faulty backend, a lost lease blocks the job until the lease expires. This
-/// can happen more than once.
+/// Checks that a worker waited only for a short time. Over a faulty backend, the check allows a longer wait, because
+/// each lost lease blocks the job until the lease expires.
 fn assert_prompt(queues: &Queues, waited: Duration) {
     let limit = if queues.is_exact() { Duration::from_secs(5) } else { JOB_TIMEOUT };
     assert!(waited < limit, "it was told after {waited:?}");
@@ -244,7 +244,8 @@ pub async fn delayed_job_is_not_leased_early(queues: &Queues) {
         queue.ack(&job.lease).await.unwrap();
         order.push(job.id().to_owned());
     }
-    // If the response to a lease was lost, the job is leased again later, and the order changes.
+    // If the response to a call of `lease` is lost, its job is leased again later. The jobs then arrive in another
+    // order.
     if queues.is_exact() {
         assert_eq!(order, ["now", "later"]);
     }
@@ -387,7 +388,7 @@ pub async fn buried_job_is_dead(queues: &Queues) {
     assert_lost(&queue.extend(&job.lease).await);
 }
 
-/// Tests that a revived job is leased again, and that its number of attempts starts again.
+/// Tests that a revived job is leased again, and that its attempt number starts at 1 again.
 pub async fn revived_job_begins_anew(queues: &Queues) {
     let queue = queues.open().await;
     push(&*queue, "a").await;
@@ -542,7 +543,7 @@ pub async fn depth_is_exact_for_a_thousand_jobs(queues: &Queues) {
     assert_eq!(queue.depth("work").await.unwrap(), expected);
 }
 
-/// Tests that `ping` succeeds with and without jobs, and changes nothing.
+/// Tests that `ping` succeeds for a queue with or without jobs, and that `ping` does not change the jobs.
 pub async fn ping_answers_and_changes_nothing(queues: &Queues) {
     let queue = queues.open().await;
     queue.ping().await.unwrap();

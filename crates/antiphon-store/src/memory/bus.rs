@@ -12,7 +12,7 @@ use crate::{
     name,
 };
 
-/// A [`Bus`] in the memory of this process. Clones share the topics.
+/// A [`Bus`] in the memory of this process. Clones of a `MemoryBus` share the topics.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryBus {
     topics: Arc<Mutex<HashMap<String, Vec<Feed>>>>,

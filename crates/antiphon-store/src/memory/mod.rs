@@ -7,7 +7,8 @@ mod store;
 pub use self::{bus::MemoryBus, queue::MemoryQueue, store::MemoryStore};
 use crate::{backend::Backend, queue::QueueConfig};
 
-/// A backend in the memory of this process. All clones share the data. The data is dropped with the last clone.
+/// A backend in the memory of this process. All clones of a `Memory` share the data. The data is dropped with the last
+/// clone.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     store: MemoryStore,

@@ -15,24 +15,24 @@ use crate::{
     store::{Cursor, Page},
 };
 
-/// A [`Queue`] in the memory of this process. Clones share the jobs.
+/// A [`Queue`] in the memory of this process. Clones of a `MemoryQueue` share the jobs.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryQueue {
     jobs: Jobs,
     config: QueueConfig,
 }
 
-/// The jobs of all queues. Several `MemoryQueue`s with different configurations can share these jobs.
+/// The jobs of all queues. Several `MemoryQueue`s with different configurations can share one `Jobs` value.
 pub(super) type Jobs = Arc<Mutex<HashMap<String, Line>>>;
 
-/// The jobs of one queue.
+/// The jobs of one queue in memory.
 #[derive(Debug, Default)]
 pub(super) struct Line {
     jobs: HashMap<String, Entry>,
-    /// The time at which each job changes its state: the end of a delay, or the expiry of a lease.
+    /// The times at which delayed jobs become available, and at which leases expire.
     due: BTreeSet<(Instant, u64, String)>,
     turn: u64,
-    /// The number of jobs in each state, kept up to date so that `depth` need not count them.
+    /// The number of jobs in each state, kept up to date so that `depth` need not count the jobs.
     depth: Depth,
     pushed: Arc<Notify>,
 }
@@ -59,7 +59,7 @@ impl Line {
         self.turn
     }
 
-    /// Changes the state of a job to `place`, and updates the index and the counts.
+    /// Changes the state of a job to `place`, and updates the index of due times and the counts of jobs.
     fn put(&mut self, id: &str, place: JobState) {
         let entry = self.jobs.get_mut(id).expect("only an existing job is moved");
         if let Some((time, turn)) = entry.place.time() {
@@ -128,7 +128,7 @@ impl JobState {
         }
     }
 
-    /// Returns the counter for this state.
+    /// Returns the counter of the jobs that have the state `self`.
     fn among(self, depth: &mut Depth) -> &mut u64 {
         match self {
             Self::Waiting { .. } => &mut depth.waiting,
@@ -160,7 +160,7 @@ impl MemoryQueue {
         Ok(())
     }
 
-    /// Applies `change` to a dead job. Returns `false` if no dead job has this ID.
+    /// Applies `change` to a dead job. Returns `false` if the queue has no dead job with the ID `id`.
     fn dead_job(&self, queue: &str, id: &str, change: impl FnOnce(&mut Line)) -> Result<bool> {
         name::check_segment(queue)?;
         name::check_segment(id)?;
@@ -198,7 +198,7 @@ impl Queue for MemoryQueue {
                 if !leased.is_empty() || limit == 0 || Instant::now() >= ends {
                     return Ok(leased);
                 }
-                // Register before the lock is released, so that no push is missed.
+                // Register this worker before the lock is released, so that the worker misses no push.
                 let mut pushed = Box::pin(Arc::clone(&line.pushed).notified_owned());
                 pushed.as_mut().enable();
                 (pushed, line.due.first().map(|(time, ..)| *time))

@@ -15,7 +15,7 @@ use crate::{
     store::{Cursor, Page, Record, Revision, Store, check_entries, check_value},
 };
 
-/// A [`Store`] in the memory of this process. Clones share the data.
+/// A [`Store`] in the memory of this process. Clones of a `MemoryStore` share the data.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStore {
     state: Arc<Mutex<State>>,
@@ -24,8 +24,8 @@ pub struct MemoryStore {
 #[derive(Debug, Default)]
 struct State {
     records: BTreeMap<String, Kept>,
-    /// The records by the time from which they can be claimed. Invariant: contains `(kept.due, key)` for every record
-    /// with a `due`.
+    /// The keys of the records, ordered by the time from which a record can be claimed. Invariant: the set contains
+    /// `(kept.due, key)` for every record with a `due`.
     due: BTreeSet<(Instant, String)>,
     logs: BTreeMap<String, Vec<Bytes>>,
     revision: u64,

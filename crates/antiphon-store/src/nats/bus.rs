@@ -13,10 +13,11 @@ use crate::{
     name,
 };
 
-/// The time that the servers of a cluster need to exchange a new subscription. NATS does not confirm this exchange.
+/// The time that the servers of a cluster need to exchange a new subscription. NATS does not confirm that all servers
+/// have received a new subscription.
 const SETTLING: Duration = Duration::from_millis(100);
 
-/// A [`Bus`] that uses plain NATS messages.
+/// A [`Bus`] that sends events as plain NATS messages.
 #[derive(Clone, Debug)]
 pub struct NatsBus {
     link: Arc<Link>,
@@ -61,8 +62,8 @@ impl Bus for NatsBus {
     }
 }
 
-/// Forwards events to a listener, and keeps the connection open until the listener is dropped. After a lost
-/// connection, the client subscribes again.
+/// Forwards events to a listener, and keeps the connection open until the listener is dropped. After a lost connection,
+/// the client subscribes to the topic again.
 async fn forward(
     link: Arc<Link>,
     mut subscriber: Subscriber,

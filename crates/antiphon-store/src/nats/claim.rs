@@ -18,7 +18,7 @@ const GRACE: u64 = 60_000;
 const ABREAST: usize = 32;
 
 impl NatsStore {
-    /// Claims expired records. After a check, each timer is either set again or removed.
+    /// Claims expired records. After the check of a record, its timer is either set again or removed.
     pub(super) async fn claim(&self, prefix: &str, lease: u64, limit: usize) -> Result<Vec<Record>> {
         let mut claimed = Vec::new();
         for (_, subject) in self.due_subjects(prefix).await? {
@@ -36,7 +36,8 @@ impl NatsStore {
                     .filter(|(_, timer)| timer.due <= now && timer.key.starts_with(prefix))
                     .collect();
                 while !due.is_empty() && claimed.len() < limit {
-                    // Each of these timers can result in a claim.
+                    // Each of these timers can result in a claim, so this code checks only as many timers as records
+                    // can still be claimed.
                     let some = due.len().min(limit - claimed.len()).min(ABREAST);
                     let looks = due.drain(..some).map(|(number, timer)| self.look_at(number, timer, lease));
                     let found: Vec<_> = stream::iter(looks).buffer_unordered(ABREAST).try_collect().await?;
@@ -131,8 +132,8 @@ impl NatsStore {
         Ok(Some(version.into_record(&timer.key)))
     }
 
-    /// Replaces the timer `number` with `next`, or removes it if `next` is `None`. The new timer is stored before the
-    /// old one is removed.
+    /// Replaces the timer `number` with `next`. Removes the timer if `next` is `None`. The new timer is stored before
+    /// the old timer is removed.
     async fn reset(&self, number: u64, next: Option<Timer>) -> Result<()> {
         if let Some(next) = next {
             self.link.put(&next.subject(&self.link), next.message()).await?;
@@ -142,8 +143,8 @@ impl NatsStore {
     }
 }
 
-/// Returns whether a timer is out of date. Such a timer belongs to a claim on an earlier version of the record, and the
-/// current version has its own timer.
+/// Returns whether a timer is out of date. An outdated timer belongs to a claim on an earlier version of the record,
+/// and the current version has its own timer.
 fn is_replaced(kind: TimerKind, now: &Version) -> bool {
     matches!(kind, TimerKind::Claimed { version, .. } if version != 0 && version < now.sequence) && now.timed
 }

@@ -5,9 +5,10 @@ use std::{
 
 /// An estimate of the server's clock, in milliseconds since 1970.
 ///
-/// NATS 2.9 reports its time only in messages and consumers. So the server's time is read from a consumer that is
-/// created for this purpose. Between two reads, the local monotonic clock continues this time. The estimates of all
-/// handles differ by no more than the latency of a message, even if the clocks of the machines are wrong.
+/// NATS 2.9 reports its time only in messages and consumers. So this crate creates a temporary consumer, and reads the
+/// server's time from the description of this consumer. Between two reads, the crate adds the elapsed time of the local
+/// monotonic clock. The clock estimates of all handles differ by no more than the latency of a message, even if the
+/// clocks of the machines are wrong.
 #[derive(Debug)]
 pub(super) struct Clock {
     origin: Instant,
@@ -25,7 +26,8 @@ impl Clock {
         self.server.load(Ordering::Relaxed) + millis(self.origin.elapsed())
     }
 
-    /// Sets the clock. The server's time was `server` at some moment between `asked` and now.
+    /// Sets the estimate of the server's clock. The parameter `server` is the server's time at some moment between
+    /// `asked` and now.
     pub(super) fn set(&self, asked: Instant, server: u64) {
         let middle = asked.duration_since(self.origin) + asked.elapsed() / 2;
         self.server.store(server.saturating_sub(millis(middle)), Ordering::Relaxed);

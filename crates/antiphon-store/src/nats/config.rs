@@ -14,7 +14,7 @@ use crate::{
     parameters::{Parameters, decoded},
 };
 
-/// The address of NATS, and the options for its use.
+/// The address of the NATS servers, and the options of the connection and the streams.
 #[derive(Clone)]
 pub struct NatsConfig {
     pub(super) url: String,
@@ -30,14 +30,14 @@ pub struct NatsConfig {
 }
 
 impl NatsConfig {
-    /// Creates a configuration for the servers at `url` with the defaults.
+    /// Creates a configuration for the servers at `url`, with default settings.
     ///
     /// `url` is one or more URLs, separated by commas: `nats://host:4222`, `tls://user:password@host`,
-    /// `nats://token@host`. The credentials before the `@` are percent-decoded and used for all servers. If one URL is
-    /// `tls://`, or an authority or a client certificate is set, TLS is required for all servers, including servers that
-    /// are discovered later.
+    /// `nats://token@host`. The credentials before the `@` are percent-decoded and used for all servers. TLS is
+    /// required for all servers if one URL is `tls://`, or if an authority or a client certificate is set. This
+    /// requirement for TLS includes servers that are discovered later.
     ///
-    /// These parameters after the last URL replace the setters:
+    /// The following parameters after the last URL replace the setters:
     ///
     /// | parameter | setter |
     /// |---|---|
@@ -47,7 +47,7 @@ impl NatsConfig {
     /// | `sslcert=file` and `sslkey=file` | [`with_client_certificate`](Self::with_client_certificate) |
     /// | `credentials=file` | [`with_credentials`](Self::with_credentials) |
     /// | `nkey=file` | [`with_nkey`](Self::with_nkey) |
-    /// | `connect_timeout`, `timeout`: seconds | the setter with this name |
+    /// | `connect_timeout`, `timeout`: seconds | [`with_connect_timeout`](Self::with_connect_timeout), [`with_timeout`](Self::with_timeout) |
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
@@ -79,33 +79,35 @@ impl NatsConfig {
         self
     }
 
-    /// Sets the number of servers that store each stream. More than one server needs NATS 2.11. Default: 1.
+    /// Sets the number of servers that store each stream. A value above 1 requires NATS 2.11 or later. Default: 1.
     ///
-    /// The value applies when the streams are created. To change the number of servers later, use `nats stream edit`.
+    /// The number of servers applies only when the streams are created. To change the number of servers later, use
+    /// `nats stream edit`.
     #[must_use]
     pub fn with_replicas(mut self, replicas: usize) -> Self {
         self.replicas = replicas;
         self
     }
 
-    /// Sets the maximum time to wait for a connection, both at the start and after a lost connection. At the start,
-    /// opening the streams is repeated for this time while the servers elect their leaders. Default: 5 seconds.
+    /// Sets the maximum time to wait for a connection, both at the start and after a lost connection. If the servers
+    /// are still electing their leaders at the start, the client retries to open the streams for up to this time.
+    /// Default: 5 seconds.
     #[must_use]
     pub fn with_connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
         self
     }
 
-    /// Sets the maximum time of one operation. The time starts when the operation has a connection. The time that a
-    /// worker waits for a job is not included. Default: 5 seconds.
+    /// Sets the maximum time of one operation. The timeout of an operation starts when the operation has a
+    /// connection. The timeout does not include the time that a worker waits for a job. Default: 5 seconds.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Sets the certificate authorities that verify the servers, in PEM. These authorities replace the authorities of
-    /// the system. Default: none, which means the authorities of the system.
+    /// Sets the certificate authorities that verify the servers, in PEM. The configured authorities replace the
+    /// authorities of the system. Default: none, which means the authorities of the system.
     #[must_use]
     pub fn with_authority(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.authority = Some(pem.into());
@@ -120,7 +122,7 @@ impl NatsConfig {
     }
 
     /// Sets the contents of a credentials file (`.creds`), which contains a JWT and a seed. Synadia and servers with
-    /// decentralized authentication issue such files. Default: none.
+    /// decentralized authentication issue credentials files. Default: none.
     #[must_use]
     pub fn with_credentials(mut self, credentials: impl Into<String>) -> Self {
         self.credentials = Some(credentials.into());
@@ -134,7 +136,7 @@ impl NatsConfig {
         self
     }
 
-    /// Applies the parameters of the URL.
+    /// Applies the parameters of the URL to this configuration.
     pub(crate) fn with_parameters(mut self) -> Result<Self> {
         let mut parameters = Parameters::of(&self.url);
         self.replicas = parameters.parsed("replicas")?.unwrap_or(self.replicas);
@@ -232,7 +234,7 @@ impl fmt::Debug for NatsConfig {
     }
 }
 
-/// The credentials from the URL.
+/// The credentials that the URL contains.
 pub(super) enum Login {
     Nobody,
     Token(String),

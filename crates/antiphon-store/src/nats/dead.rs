@@ -27,7 +27,7 @@ impl NatsQueue {
         self.link.subject(Kind::Dead, &format!("{queue}/{id}"))
     }
 
-    /// Makes a job dead, because the worker that holds the job requests this.
+    /// Makes a job dead at the request of the worker that holds the job.
     pub(super) async fn bury_held(&self, lease: &Lease, held: &Held) -> Result<()> {
         self.held_at(lease, held).await?;
         self.link.put(&self.name_subject(&lease.queue, &lease.id), PublishMessage::build()).await?;
@@ -36,7 +36,7 @@ impl NatsQueue {
         Ok(())
     }
 
-    /// Makes a job dead that was leased too often.
+    /// Makes a job dead, because the job was leased too often.
     pub(super) async fn lay_out(&self, place: &JobRef, fence: Fence, at: u64, offer: &str) -> Result<()> {
         self.link.put(&self.name_subject(&place.queue, &place.id), PublishMessage::build()).await?;
         if set_fence(&self.link, place, fence.in_state(State::Dead), at).await?.is_some() {
@@ -63,7 +63,7 @@ impl NatsQueue {
         Ok(Page { items: items.into_iter().flatten().collect(), next })
     }
 
-    /// Returns the job with this name, if the job's fence has the state `Dead`.
+    /// Returns the job with the name `name`, if the job's fence has the state `Dead`.
     async fn look_at(&self, queue: &str, name: Kept) -> Result<Option<DeadJob>> {
         let Some(id) = name.subject.rsplit('.').next() else { return Ok(None) };
         let Some((job, _, fence)) = self.dead_job(queue, id).await? else {
@@ -75,7 +75,7 @@ impl NatsQueue {
             .map(|fence| DeadJob::new(id, job.payload, fence.attempt)))
     }
 
-    /// Returns the unfinished job with this ID, and its fence.
+    /// Returns the unfinished job with the ID `id`, and the fence of the job.
     async fn dead_job(&self, queue: &str, id: &str) -> Result<Option<(Kept, u64, Option<Fence>)>> {
         let job = self.link.last(Kind::Jobs, &self.job_subject(queue, id)).await?;
         let Some(job) = job.filter(|job| job.headers.get(GONE).is_none()) else { return Ok(None) };
@@ -85,8 +85,8 @@ impl NatsQueue {
         Ok(Some((job, number, fence)))
     }
 
-    /// Replaces a dead job with another message, and returns its sequence number. Returns `None` if no dead job has
-    /// this ID.
+    /// Replaces a dead job with another message, and returns the sequence number of the new message. Returns `None` if
+    /// no dead job has the ID `id`.
     pub(super) async fn replace_dead(
         &self,
         queue: &str,

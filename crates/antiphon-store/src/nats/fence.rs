@@ -7,15 +7,15 @@ use super::{
 use crate::error::Result;
 
 /// The state of a job. Each write of a fence must contain the sequence number of the previous fence. So exactly one of
-/// several concurrent changes succeeds.
+/// several concurrent writes of a fence succeeds.
 ///
 /// The fence is necessary, because `JetStream` accepts an acknowledgement from any earlier holder of the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fence {
     pub(super) state: State,
-    /// The number of leases of the job.
+    /// The number of times that the job was leased.
     pub(super) attempt: u32,
-    /// The ID of the current or last holder.
+    /// The ID of the current or last holder of the job.
     pub(super) holder: u64,
     /// The time until which the job is leased or delayed.
     pub(super) until: u64,
@@ -24,7 +24,7 @@ pub(super) struct Fence {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Leased,
-    /// Returned to the queue.
+    /// The job was returned to the queue.
     Waiting,
     Done,
     Dead,
@@ -56,13 +56,14 @@ impl Fence {
     }
 }
 
-/// Returns the fence of a job with its sequence number. Returns `None` if the job was never leased.
+/// Returns the fence of a job, together with the sequence number of the fence. Returns `None` if the job was never
+/// leased.
 pub(super) async fn fence(link: &Link, place: &JobRef) -> Result<Option<(u64, Fence)>> {
     let found = link.last(Kind::Fences, &place.fence(link)).await?;
     Ok(found.and_then(|kept| Some((kept.sequence, Fence::read(&kept)?))))
 }
 
-/// Writes a fence that replaces the fence with sequence number `at`. The number 0 means that the job has no fence yet.
+/// Writes a fence that replaces the fence with sequence number `at`. If `at` is 0, the job must not have a fence yet.
 /// Returns `None` if the current fence has another sequence number.
 pub(super) async fn set_fence(link: &Link, place: &JobRef, fence: Fence, at: u64) -> Result<Option<u64>> {
     link.put_at(&place.fence(link), fence.message(), at).await

@@ -29,15 +29,15 @@ use crate::{
 /// The maximum number of jobs that are requested and claimed at once.
 const ABREAST: usize = 256;
 
-/// The time limit of a fetch that should return at once. A limit is needed, because the server can count jobs that are
-/// already removed, and then wait for them.
+/// The time limit of a fetch that should return at once. The fetch needs a limit, because the server can count removed
+/// jobs, and then wait for these jobs.
 const FETCH_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// The pause after an offer that did not lead to a lease.
+/// The pause after `JetStream` has offered a job that the worker could not lease.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// A short time after the request for a job. Within this time, the server cannot have been killed and restarted, with
-/// the job completed by another worker.
+/// A time in which a server cannot restart. If less than this time has passed since the request for a job, no
+/// restarted server can have given the job to another worker.
 const RESTART: Duration = Duration::from_millis(20);
 
 /// The contents of a lease token.
@@ -88,9 +88,9 @@ struct Offer {
     gone: bool,
     /// Whether the job was delivered before.
     again: bool,
-    /// Whether this is a reminder of a delayed job, which has no payload.
+    /// Whether the offer is a reminder of a delayed job. A reminder has no payload.
     reminds: bool,
-    /// The time of the request.
+    /// The time at which the worker requested the job.
     asked: Instant,
     reply: String,
 }
@@ -144,7 +144,7 @@ impl NatsQueue {
                 }
             }
             match problem {
-                // Jobs that were not claimed are delivered again.
+                // If the claim of a job failed, `JetStream` delivers the job again later.
                 Some(error) if jobs.is_empty() => return Err(error),
                 _ if !jobs.is_empty() || began.elapsed() >= wait => return Ok(jobs),
                 _ if nothing => sleep(PAUSE.min(wait.saturating_sub(began.elapsed()))).await,
@@ -153,8 +153,8 @@ impl NatsQueue {
         }
     }
 
-    /// Requests jobs from `JetStream`. Returns immediately if jobs are available. If not, waits for one job, or until
-    /// `wait` is over.
+    /// Requests jobs from `JetStream`. Returns immediately if jobs are available. If no jobs are available, waits for
+    /// one job, or until `wait` is over.
     async fn offers(
         &self,
         queue: &str,
@@ -200,7 +200,7 @@ impl NatsQueue {
         }
     }
 
-    /// Leases an offered job if its fence allows it.
+    /// Leases an offered job if the fence of the job allows the lease.
     async fn claim(&self, mut offer: Offer) -> Result<Option<Job>> {
         while offer.reminds {
             if let Some(job) = self.link.message(Kind::Jobs, offer.place.number).await? {
@@ -274,9 +274,9 @@ impl NatsQueue {
         Ok(None)
     }
 
-    /// Returns whether the message of an offered job exists. If the leader has not yet applied this message, waits for
-    /// the leader. Without the wait, the offer of an existing job could be acknowledged, and the job would never be
-    /// delivered again.
+    /// Returns whether the message of an offered job exists. If the leader of the stream has not yet applied the
+    /// message, waits for the leader. Without the wait, this crate could acknowledge the offer of an existing job, and
+    /// the job would never be delivered again.
     async fn is_there(&self, place: &JobRef) -> Result<bool> {
         loop {
             if let Some(kept) = self.link.is_kept(Kind::Jobs, place.number).await? {
@@ -323,8 +323,8 @@ impl NatsQueue {
     }
 }
 
-/// Returns whether no server responded to a request for jobs. The client reports this case only in the text of the
-/// error.
+/// Returns whether no server responded to a request for jobs. The client library reports a request without a response
+/// only in the text of the error.
 fn is_unanswered(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
     error.to_string().contains(": 503,")
 }

@@ -51,13 +51,13 @@ impl Kind {
         ["records", "logs", "timers", "claims", "jobs", "fences", "dead"][self as usize]
     }
 
-    /// Returns whether a message replaces the previous message on its subject.
+    /// Returns whether a message in this stream replaces the previous message on its subject.
     pub(super) fn keeps_one(self) -> bool {
         !matches!(self, Self::Logs | Self::Timers)
     }
 }
 
-/// A stored message.
+/// A message that a stream contains.
 pub(super) struct Kept {
     pub(super) subject: String,
     pub(super) sequence: u64,
@@ -68,7 +68,7 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Returns the number in one of the headers of this crate.
+    /// Returns the number in the header `header`, which this crate has set.
     pub(super) fn number(&self, header: &str) -> Option<u64> {
         self.headers.get(header)?.as_str().parse().ok()
     }
@@ -79,15 +79,15 @@ pub(super) struct Link {
     pub(super) client: Client,
     pub(super) context: Context,
     pub(super) clock: Clock,
-    /// Changes whenever events were possibly missed.
+    /// A counter that changes whenever events were possibly missed.
     pub(super) interrupted: watch::Receiver<u64>,
     pub(super) streams: Vec<Stream<()>>,
     pub(super) config: NatsConfig,
-    /// Whether reads use direct get. Direct get is used only with one replica, because with more replicas a direct
-    /// read can be stale.
+    /// Whether reads use the direct get of NATS. Direct get is used only with one replica, because with more replicas
+    /// a direct read can be stale.
     pub(super) direct: bool,
-    /// Whether the server keeps long delays of jobs as schedules, since NATS 2.12. Without schedules, the server keeps
-    /// all delays in memory.
+    /// Whether the server stores long delays of jobs as message schedules, which NATS supports since version 2.12.
+    /// Without schedules, the server keeps all delays in memory.
     pub(super) schedules: bool,
 }
 
@@ -98,8 +98,8 @@ impl Link {
         timeout(self.config.timeout, call).await.unwrap_or_else(|late| Err(failed(late)))
     }
 
-    /// Waits for a connection. Without a connection, the client would buffer a message, and would send the message
-    /// after the call has already failed.
+    /// Waits until the client is connected. Without a connection, the client would buffer a message, and would send the
+    /// message after the call has already failed.
     pub(super) async fn ready(&self) -> Result<()> {
         if self.client.connection_state() == State::Connected {
             return Ok(());
@@ -124,22 +124,22 @@ impl Link {
         self.client.max_payload().saturating_sub(HEADERS)
     }
 
-    /// Returns the subject of `path` in this space.
+    /// Returns the NATS subject for `path` in this space.
     pub(super) fn subject(&self, kind: Kind, path: &str) -> String {
         subject(&self.config, kind.name(), path)
     }
 
-    /// Returns the subject of a topic.
+    /// Returns the NATS subject for the events of a topic.
     pub(super) fn topic(&self, topic: &str) -> String {
         subject(&self.config, "bus", topic)
     }
 
-    /// Returns the space, for names of consumers.
+    /// Returns the name of the space, which is a part of the names of consumers.
     pub(super) fn space(&self) -> &str {
         &self.config.space
     }
 
-    /// Returns the path that `subject` represents.
+    /// Returns the path for which [`subject`](Self::subject) returned the text `subject`.
     pub(super) fn path(&self, kind: Kind, subject: &str) -> Option<String> {
         let root = self.subject(kind, "");
         subject.strip_prefix(&root).map(|path| path.replace('.', "/"))
@@ -153,8 +153,8 @@ impl Link {
         stream_name(&self.config, kind)
     }
 
-    /// Writes a message if the last message on its subject has the sequence number `at`. The number 0 means that the
-    /// subject has no message. Returns `None` if the number differs.
+    /// Writes a message if the last message on its subject has the sequence number `at`. If `at` is 0, the subject must
+    /// not have a message. Returns `None` if the last message has another sequence number.
     pub(super) async fn put_at(
         &self,
         subject: &str,
@@ -202,8 +202,8 @@ impl Link {
 
     /// Returns whether a message that was delivered still exists.
     ///
-    /// Returns `None` if the leader of the stream has not yet reached the sequence number of the message. With
-    /// replicas, the server that delivers a job can apply a message before the leader does.
+    /// Returns `None` if the leader of the stream has not yet applied the message. With replicas, the server that
+    /// delivers a job can apply a message before the leader does.
     pub(super) async fn is_kept(&self, kind: Kind, sequence: u64) -> Result<Option<bool>> {
         if self.message(kind, sequence).await?.is_some() {
             return Ok(Some(true));
@@ -220,10 +220,10 @@ impl Link {
 
     /// Removes a message, and waits until it is removed durably.
     ///
-    /// If a message of a single server is removed with `forget` and the server is then killed, the message can
-    /// reappear. The reason is that the server records such a removal with a delay. So `remove` overwrites the message
-    /// immediately. With replicas, the log of the replicas already contains the removal, and overwriting a message in
-    /// a large stream is slow.
+    /// A single server records a removal by `forget` with a delay. If the server is killed during this delay, the
+    /// removed message can reappear. So on a single server, `remove` also overwrites the message, which takes effect
+    /// immediately. With replicas, `remove` does not overwrite the message. The log of the replicas already contains
+    /// the removal, and overwriting a message in a large stream is slow.
     pub(super) async fn remove(&self, kind: Kind, sequence: u64) -> Result<()> {
         let subject = format!("$JS.API.STREAM.MSG.DELETE.{}", self.stream_name(kind));
         let answer = self.client.request(subject, removal(sequence, self.direct)).await.map_err(failed)?;
@@ -237,7 +237,8 @@ impl Link {
         Err(failed(String::from_utf8_lossy(&answer.payload).into_owned()))
     }
 
-    /// Removes an obsolete message. If the removal fails, the message stays and is still ignored.
+    /// Removes an obsolete message. If the removal fails, the obsolete message stays in the stream and is still
+    /// ignored.
     pub(super) async fn forget(&self, kind: Kind, sequence: u64) {
         let subject = format!("STREAM.MSG.DELETE.{}", self.stream_name(kind));
         let sent = self.context.send_request(subject, Request::new().payload(removal(sequence, false))).await;
@@ -269,7 +270,7 @@ impl Link {
 /// The time to wait until a concurrent write becomes visible to readers.
 pub(super) const IN_FLIGHT: Duration = Duration::from_millis(20);
 
-/// The bytes that are reserved for headers.
+/// The number of bytes of a message that are reserved for headers.
 pub(super) const HEADERS: usize = 4 * 1024;
 
 fn subject(config: &NatsConfig, kind: &str, path: &str) -> String {
@@ -282,7 +283,7 @@ pub(super) fn stream_name(config: &NatsConfig, kind: Kind) -> String {
     format!("{}_v1_{}", config.prefix, kind.name())
 }
 
-/// Returns the sequence number of a sent message, or `None` if its condition was not met.
+/// Returns the sequence number of a sent message, or `None` if the condition of the write was not met.
 pub(super) async fn written(sent: PublishAckFuture) -> Result<Option<u64>> {
     match sent.into_future().await {
         Ok(ack) => Ok(Some(ack.sequence)),
@@ -301,7 +302,7 @@ pub(super) async fn written(sent: PublishAckFuture) -> Result<Option<u64>> {
 }
 
 /// Returns whether a replicated stream rejected a write because a competing write is in flight. Since NATS 2.11, the
-/// leader uses a separate error code for this case.
+/// leader rejects competing writes with a separate error code.
 fn lost_race(error: &(dyn std::error::Error + 'static)) -> bool {
     let source = error.source().and_then(|source| source.downcast_ref::<async_nats::jetstream::Error>());
     source.is_some_and(|error| error.error_code() == ErrorCode::STREAM_WRONG_LAST_SEQUENCE_CONSTANT)
@@ -343,8 +344,8 @@ pub(super) fn at_millis(nanos: i128) -> u64 {
     u64::try_from(nanos / 1_000_000).unwrap_or_default()
 }
 
-/// Sends a request to a subject without a responder. When the server rejects the request, it has processed all earlier
-/// messages of this connection.
+/// Sends a request to a subject without a responder. When the server rejects the request, the server has processed all
+/// earlier messages of this connection.
 pub(super) async fn round_trip(link: &Link) -> Result<()> {
     match link.client.request(subject(&link.config, "nobody", "-"), Bytes::new()).await {
         Ok(_) => Ok(()),

@@ -21,9 +21,9 @@ const PAGE_BYTES: usize = 4 * 1024 * 1024;
 impl NatsStore {
     /// Returns records in the order of their keys, after the last key of the previous page.
     ///
-    /// The server first lists the matching subjects. Then each record of the page is read. The stream is not read in
-    /// order, because NATS 2.9 has no index for parts of subjects. To read in order, the server would have to read
-    /// every value in the stream.
+    /// The server first lists the matching subjects. After that, this crate reads each record of the page. The stream
+    /// is not read in order, because NATS 2.9 has no index for parts of subjects. To read the stream in order, the
+    /// server would have to read every value in the stream.
     pub(super) async fn page(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page<Record>> {
         let filter = self.link.subject(Kind::Records, prefix) + ">";
         let subjects = self.link.stream(Kind::Records).info_with_subjects(filter).await.map_err(failed)?;

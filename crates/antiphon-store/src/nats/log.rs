@@ -13,11 +13,12 @@ use crate::{
     store::MAX_VALUE,
 };
 
-/// The logs. Each log is one subject, and each append is one message.
+/// The logs of a store. Each log is one subject, and each append is one message.
 #[derive(Debug)]
 pub(super) struct Logs {
     ends: Recent<End>,
-    /// For an entry, the sequence number of its message or of an earlier message.
+    /// A cache that maps a log entry to the sequence number of the message that contains the entry, or of an earlier
+    /// message.
     places: Recent<u64>,
 }
 
@@ -105,7 +106,7 @@ impl Logs {
         if from >= end.length {
             return Ok(Vec::new());
         }
-        // The last append is often enough: when a caller follows a log, or reads a short log.
+        // If a caller follows a log or reads a short log, the last append often contains all requested entries.
         if last.first <= from {
             return Ok(part(last, from, limit).collect());
         }
@@ -147,7 +148,8 @@ impl Logs {
         if link.last(Kind::Logs, &subject).await?.is_none() {
             return Ok(());
         }
-        // A concurrent append before this marker is deleted. A concurrent append after this marker starts a new log.
+        // An append that the server stores before this marker is deleted with the log. An append that the server
+        // stores after this marker starts a new log.
         let end = link.put(&subject, PublishMessage::build().header(GONE, "1")).await?;
         let purged = link.stream(Kind::Logs).purge().filter(subject).sequence(end + 1).await;
         purged.map_err(failed)?;

@@ -151,8 +151,9 @@ fn check_server(client: &Client, replicas: usize) -> Result<()> {
     Ok(())
 }
 
-/// Opens all streams, and returns each with its number of replicas. While the servers of a cluster elect their leaders,
-/// no server answers, so this function retries until the time for connecting is over. It retries at least once.
+/// Opens all streams, and returns each stream with its number of replicas. While the servers of a cluster elect their
+/// leaders, no server answers. So `open_streams` retries until the connect timeout is over, and makes at least one
+/// attempt.
 async fn open_streams(context: &Context, settings: &NatsConfig) -> Result<Vec<(Stream<()>, usize)>> {
     let end = Instant::now() + settings.connect_timeout + settings.timeout;
     loop {
@@ -179,7 +180,7 @@ fn has_no_leader(error: &Error) -> bool {
     }
 }
 
-/// Opens a stream, and returns it with its number of replicas.
+/// Opens a stream, and returns the stream with its number of replicas.
 async fn open_stream(context: &Context, settings: &NatsConfig, kind: Kind) -> Result<(Stream<()>, usize)> {
     let name = stream_name(settings, kind);
     let stream = Config {
@@ -203,10 +204,14 @@ async fn allow_schedules(context: &Context, settings: &NatsConfig) -> bool {
             context.get_stream(stream_name(settings, Kind::Jobs)).await?.cached_info().config.clone();
         if !config.allow_message_schedules {
             config.allow_message_schedules = true;
-            // In a cluster, this server can be newer than the server that leads the stream, which ignores the setting.
+            // In a cluster, the leader of the stream can have an older version than this server. An older leader
+            // ignores the setting.
             let info = context.update_stream(config).await?;
             if !info.config.allow_message_schedules {
-                return Err("not all servers have NATS 2.12 or later".into());
+                return Err(
+                    "the leader of the stream is older than NATS 2.12; upgrade all servers of the cluster"
+                        .into(),
+                );
             }
         }
         Ok::<_, Box<dyn std::error::Error + Send + Sync>>(())
@@ -220,7 +225,7 @@ async fn allow_schedules(context: &Context, settings: &NatsConfig) -> bool {
     }
 }
 
-/// Follows the server's clock, and reports possibly missed events, while the connection is in use.
+/// Updates the estimate of the server's clock and reports possibly missed events, while the connection is in use.
 async fn watch_over(link: Weak<Link>, mut announced: watch::Receiver<u64>, interrupter: watch::Sender<u64>) {
     let mut minutes = interval(Duration::from_secs(60));
     minutes.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -32,20 +32,21 @@ use crate::{
     store::{Cursor, Page},
 };
 
-/// The header with the time from which a delayed job can be leased, by the server's clock.
+/// The header that contains the time from which a delayed job can be leased. The time comes from the server's clock.
 pub(super) const DUE: &str = "Antiphon-Due";
 
 /// The additional time before `JetStream` delivers a job again. A lease starts a little later than the delivery of its
-/// job. Without the additional time, a second delivery could happen while the lease is still valid.
+/// job. Without the additional time, `JetStream` could deliver a job a second time while its lease is still valid.
 const SLACK: Duration = Duration::from_millis(20);
 
 /// The last part of the subject of a schedule.
 const LATER: &str = "later";
 
-/// The shortest delay that is kept as a schedule.
+/// The shortest delay for which this crate creates a schedule on the server.
 const SCHEDULED: Duration = Duration::from_secs(10);
 
-/// A reminder is written this long before its job is due. The server writes reminders with a precision of one second.
+/// The time between a reminder and the moment at which its job is due. The server writes reminders with a precision of
+/// one second.
 const EARLY: Duration = Duration::from_secs(2);
 
 /// The maximum number of acknowledged jobs that are removed concurrently in the background.
@@ -61,11 +62,12 @@ pub struct NatsQueue {
     pub(super) shared: Arc<Shared>,
 }
 
-/// The state that clones of a queue share.
+/// The state that all clones of a [`NatsQueue`] share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) config: QueueConfig,
-    /// For a holder, the sequence number of its last fence. `None` if the holder has given up the job.
+    /// A cache that maps a holder to the sequence number of its last fence, or to `None` if the holder has given up the
+    /// job.
     pub(super) fences: Recent<Option<u64>>,
     consumers: Mutex<HashMap<String, Consumer<pull::Config>>>,
     cleaners: Arc<Semaphore>,
@@ -84,7 +86,8 @@ impl JobRef {
         link.subject(Kind::Fences, &format!("{}/{}/{}", self.queue, self.id, self.number))
     }
 
-    /// Returns the subject of the reminder of a delayed job. The reminder offers the job again when its delay is over.
+    /// Returns the subject of the message that reminds workers of a delayed job. The reminder offers the job again
+    /// when the delay of the job is over.
     pub(super) fn reminder(&self, link: &Link) -> String {
         link.subject(Kind::Jobs, &format!("{}/{}/{}", self.queue, self.id, self.number))
     }
@@ -147,7 +150,8 @@ impl NatsQueue {
         Ok(consumer)
     }
 
-    /// Removes the consumer from the cache, because it was possibly deleted. The next call then creates it again.
+    /// Removes the consumer of a queue from the cache, because the consumer was possibly deleted. The next call of
+    /// `dispatcher` creates the consumer again.
     pub(super) fn forget_dispatcher(&self, queue: &str) {
         self.consumers().remove(queue);
     }
@@ -162,8 +166,8 @@ impl NatsQueue {
 
     /// Removes a job that is done: first its message, then its fence.
     ///
-    /// The delivery is acknowledged before that. Otherwise, NATS 2.9 would stop all deliveries for a while when it
-    /// reaches the removed job.
+    /// The delivery of the job is acknowledged before the message is removed. Without the acknowledgement, NATS 2.9
+    /// would stop all deliveries for a while when it reaches the removed job.
     pub(super) async fn clean(&self, place: &JobRef, fence: u64, offer: Option<&str>) -> Result<()> {
         if let Some(offer) = offer {
             self.accept(place, offer).await;
@@ -173,29 +177,29 @@ impl NatsQueue {
         Ok(())
     }
 
-    /// Replies to a delivery of `JetStream`. If the reply is lost, `JetStream` delivers the job again. The fence then
-    /// determines how this crate replies to the new delivery.
+    /// Replies to a delivery of `JetStream`. If the reply is lost, `JetStream` delivers the job again. The fence of the
+    /// job determines how this crate replies to a repeated delivery.
     pub(super) async fn answer(&self, offer: &str, answer: Bytes) {
         if let Err(error) = self.link.client.publish(offer.to_owned(), answer).await {
             tracing::debug!(%error, "the reply to a job delivery could not be sent; NATS delivers the job again");
         }
     }
 
-    /// Acknowledges the delivery of a job or of its reminder. The reminder is removed.
+    /// Acknowledges the delivery of a job or of its reminder, and removes the reminder.
     pub(super) async fn accept(&self, place: &JobRef, offer: &str) {
         self.answer(offer, Bytes::from_static(b"+ACK")).await;
         self.forget_reminder(place, offer).await;
     }
 
-    /// Removes the reminder of a job, if the delivery is not the job itself.
+    /// Removes the reminder of a job, if the delivery was the reminder and not the job itself.
     async fn forget_reminder(&self, place: &JobRef, offer: &str) {
         if let Some(number) = delivered(offer).filter(|number| *number != place.number) {
             self.link.forget(Kind::Jobs, number).await;
         }
     }
 
-    /// Postpones a delivery until `due`. A long delay becomes a schedule on the server, which survives a restart and
-    /// needs less memory. The schedule writes a reminder, and the reminder offers the job again.
+    /// Postpones the delivery of a job until `due`. A long delay becomes a schedule on the server, which survives a
+    /// restart and needs less memory. The schedule writes a reminder, and the reminder offers the job again.
     pub(super) async fn postpone(&self, place: &JobRef, due: u64, offer: &str) -> Result<()> {
         let delay = until(due, self.link.clock.now());
         if !self.link.schedules || delay < SCHEDULED {
@@ -213,7 +217,7 @@ impl NatsQueue {
         Ok(())
     }
 
-    /// Counts the jobs of a queue that have a schedule.
+    /// Counts the delayed jobs of a queue for which the server has a schedule.
     async fn scheduled(&self, queue: &str) -> Result<u64> {
         if !self.link.schedules {
             return Ok(0);
@@ -222,14 +226,14 @@ impl NatsQueue {
         self.link.how_many(Kind::Jobs, schedules).await
     }
 
-    /// Rejects a delivery. `JetStream` delivers the job again after `delay`.
+    /// Rejects the delivery of a job. `JetStream` delivers the job again after `delay`.
     pub(super) async fn decline(&self, offer: &str, delay: Duration) {
         let answer = format!("-NAK {{\"delay\":{}}}", delay.as_nanos().clamp(1, i64::MAX as u128));
         self.answer(offer, answer.into()).await;
     }
 
-    /// Checks whether a job with this ID can be pushed. Returns `None` if an unfinished job has this ID. Otherwise
-    /// returns the sequence number that the push must replace.
+    /// Checks whether a job with the ID `id` can be pushed. Returns `None` if an unfinished job has the ID `id`. If the
+    /// job can be pushed, returns the sequence number of the message that the push must replace.
     async fn make_room(&self, queue: &str, id: &str) -> Result<Option<u64>> {
         let Some(found) = self.link.last(Kind::Jobs, &self.job_subject(queue, id)).await? else {
             return Ok(Some(0));
@@ -420,7 +424,7 @@ impl Queue for NatsQueue {
     }
 }
 
-/// Returns the sequence number of the message of a delivery.
+/// Returns the sequence number of the message that a delivery contains.
 fn delivered(offer: &str) -> Option<u64> {
     // Newer servers write their domain and the account before the name of the stream, and a random word at the end.
     let parts: Vec<_> = offer.split('.').collect();
@@ -428,18 +432,18 @@ fn delivered(offer: &str) -> Option<u64> {
     parts.get(index)?.parse().ok()
 }
 
-/// Returns the schedule of a message at a time of the server's clock.
+/// Returns the text of a schedule that sends a message at the time `due` of the server's clock.
 fn at(due: u64) -> String {
     let due = OffsetDateTime::from_unix_timestamp_nanos(i128::from(due) * 1_000_000).ok();
     let due = due.and_then(|due| due.format(&Rfc3339).ok());
-    // A time that has no date is further away than any program lives.
+    // If `due` is too far in the future for a date, the schedule contains the last second of the year 9999.
     format!("@at {}", due.as_deref().unwrap_or("9999-12-31T23:59:59Z"))
 }
 
 /// Returns the name of the consumer of a queue. NATS accepts at most 255 bytes, so a long name is replaced by a
 /// digest.
 fn consumer_name(space: &str, queue: &str) -> String {
-    // No segment contains a comma.
+    // A segment cannot contain a comma, so two different queues never have the same name here.
     let name = format!("{space},{queue}");
     if name.len() <= 200 {
         return name;

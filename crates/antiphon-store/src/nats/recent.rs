@@ -8,8 +8,8 @@ const SLOTS: usize = 1 << 14;
 
 /// A cache of recent results, to save requests to the server.
 ///
-/// Each key can be in only one slot, so the size is fixed and the cache needs no eviction. A cached value can be out of
-/// date. So each request with a cached value is checked by the server.
+/// Each key can be in only one slot of the cache, so the size is fixed and the cache needs no eviction. A cached value
+/// can be out of date. So the server checks each request that uses a cached value.
 pub(super) struct Recent<T> {
     slots: Mutex<Vec<Option<(u64, T)>>>,
 }

@@ -9,8 +9,8 @@ use crate::error::{Error, Result};
 /// The maximum number of messages that are read at once.
 pub(super) const PAGE: usize = 512;
 
-/// The maximum number of bytes that are read at once. The limit is larger than the largest message. But it is so small
-/// that the server does not treat this client as a slow consumer.
+/// The maximum number of bytes that are read at once. The limit is larger than the largest message, but so small that
+/// the server does not treat this client as a slow consumer.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 /// The maximum time to wait for messages that possibly do not exist any more.
@@ -19,10 +19,10 @@ const SCAN_TIMEOUT: Duration = Duration::from_millis(200);
 /// The number of attempts if the server ends a read before its first message.
 const TRIES: usize = 5;
 
-/// Messages in the order of their sequence numbers.
+/// The messages that one scan has read, in the order of their sequence numbers.
 pub(super) struct Scan {
     pub(super) messages: Vec<Kept>,
-    /// Whether there are possibly more messages.
+    /// Whether the stream possibly contains further messages for this scan.
     pub(super) more: bool,
 }
 
@@ -61,7 +61,7 @@ impl Link {
         let mut left = 0;
         let mut cut = false;
         while let Some(message) = pulled.next().await {
-            // The next message would exceed the requested number of bytes.
+            // The server ended the response, because the next message would exceed the requested number of bytes.
             let Ok(message) = message else {
                 cut = true;
                 break;
@@ -83,7 +83,7 @@ impl Link {
         Ok(Some(Scan { more: cut || messages.len() == batch || left > 0, messages }))
     }
 
-    /// Counts the messages whose subjects match `filter`, without reading them.
+    /// Counts the messages whose subjects match `filter`, without reading the messages.
     pub(super) async fn how_many(&self, kind: Kind, filter: String) -> Result<u64> {
         let consumer = self.consumer(kind, filter, 0).await?;
         let count = consumer.cached_info().num_pending;
@@ -91,7 +91,7 @@ impl Link {
         Ok(count)
     }
 
-    /// Creates a temporary consumer. If this client does not remove the consumer, the server does.
+    /// Creates a temporary consumer. If this client does not remove the consumer, the server removes the consumer.
     pub(super) async fn consumer(
         &self,
         kind: Kind,

@@ -23,16 +23,17 @@ use crate::{
 
 /// The header with the time to live of a record, in milliseconds.
 pub(super) const TTL: &str = "Antiphon-Ttl";
-/// The header of a record that has its own timer.
+/// The header that marks a record with its own timer.
 pub(super) const TIMED: &str = "Antiphon-Timed";
-/// The header of a marker for deleted data.
+/// The header that marks a message as a deletion marker.
 pub(super) const GONE: &str = "Antiphon-Gone";
 
-/// The maximum number of attempts of a write after conflicts. Each conflict means that another writer has made
-/// progress.
+/// The maximum number of attempts of a write after conflicts. Each conflict of a write means that another writer has
+/// made progress.
 pub(super) const TRIES: usize = 8;
 
-/// A time in milliseconds. If a cached deadline is closer than this time, the deadline is read again from the server.
+/// A duration in milliseconds. If a cached deadline is less than this duration away, the deadline is read again from
+/// the server.
 const DOUBTFUL: u64 = 1_000;
 
 /// A [`Store`] on `JetStream` streams.
@@ -45,9 +46,9 @@ pub struct NatsStore {
 /// Cached data about records and logs.
 #[derive(Debug)]
 pub(super) struct Memory {
-    /// The deadline of the record with this sequence number.
+    /// A cache that maps the sequence number of a record to the time at which the record expires.
     deadlines: Recent<Option<u64>>,
-    /// The sequence number of the claim on the record with this sequence number.
+    /// A cache that maps the sequence number of a claimed record to the sequence number of its claim.
     pub(super) claims: Recent<u64>,
     logs: Logs,
 }
@@ -101,8 +102,8 @@ impl NatsStore {
         Ok(found)
     }
 
-    /// Writes a record that replaces the message with sequence number `at`. If needed, first sends the expiry timer of
-    /// the record.
+    /// Writes a record that replaces the message with sequence number `at`. If the record needs an expiry timer,
+    /// `write` sends the timer before the record.
     async fn write(&self, key: &str, write: &Write, at: u64, timing: Timing) -> Result<Option<u64>> {
         let mut message = PublishMessage::build().payload(write.value.clone());
         let mut timer = None;
@@ -151,8 +152,8 @@ enum Timing {
     Now,
     /// An earlier attempt that did not write the record has set the timer.
     Set,
-    /// The timer of the previous version is still used. It is due before the new version expires, and is then set
-    /// again.
+    /// The timer of the previous version is still used. The timer of the previous version is due before the new version
+    /// expires, and is then set again.
     Before,
 }
 
@@ -276,7 +277,7 @@ impl Store for NatsStore {
     }
 }
 
-/// Parses the start of a listing.
+/// Parses the cursor at which a listing continues.
 pub(super) fn cursor(after: Option<&Cursor>) -> Result<u64> {
     let parsed = after.map_or(Ok(1), |cursor| cursor.0.parse());
     parsed.map_err(|_| foreign_cursor())

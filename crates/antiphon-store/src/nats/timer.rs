@@ -3,7 +3,7 @@ use async_nats::jetstream::message::PublishMessage;
 use super::link::{Kept, Kind, Link};
 
 /// The binary logarithm of an interval in milliseconds (about eight seconds). Timers in the same interval share a
-/// subject. So the names of the subjects show which timers are due, and other timers are not read.
+/// subject. So the names of the subjects show which timers are due, and timers that are not due are not read.
 const BUCKET: u32 = 13;
 
 /// The time at which a record must be checked.
@@ -16,12 +16,13 @@ pub(super) struct Timer {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TimerKind {
-    /// The timer was set before its record was written. The write has possibly not happened yet.
+    /// The timer was set before its record was written. The write of the record has possibly not happened yet.
     Written,
     /// The timer was set for an existing record.
     Seen,
-    /// The timer was set for the end of the claim with this sequence number, on this version of the record. `version`
-    /// is 0 in timers of earlier releases of this crate, which did not store the version.
+    /// The timer was set for the time at which the claim with the sequence number `claim` ends. The claim is for the
+    /// version `version` of the record. `version` is 0 in timers of earlier releases of this crate, which did not
+    /// store the version.
     Claimed { claim: u64, version: u64 },
 }
 

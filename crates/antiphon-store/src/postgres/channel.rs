@@ -6,9 +6,9 @@ use sha2::{Digest, Sha256};
 
 /// The notification channels of a space, and the format of notifications.
 ///
-/// All applications in a database share the channels of the database, and a channel name has at most 63 bytes. So the
-/// channel names are digests. Each notification also contains its topic. So even if two topics had the same digest, the
-/// subscribers of one would not receive events of the other.
+/// All applications in a database share the channels of the database, and a channel name has at most 63 bytes. So each
+/// channel name is a digest. Each notification also contains its topic. So even if two topics had the same digest, the
+/// subscribers of one topic would not receive events of the other topic.
 #[derive(Debug)]
 pub(super) struct Channels {
     schema: String,
@@ -30,9 +30,9 @@ impl Channels {
         digest(&self.subject(topic))
     }
 
-    /// Returns the first part of an event of this topic.
+    /// Returns the text with which each notification for `topic` starts.
     pub(super) fn subject(&self, topic: &str) -> String {
-        // None of the three parts can contain a space character.
+        // The three parts cannot contain a space character, so spaces can separate the parts.
         format!("event {} {} {topic}", self.schema, self.space)
     }
 
@@ -45,7 +45,7 @@ impl Channels {
     }
 }
 
-/// Returns the subject and the event of a notification. Returns `None` if another program sent it.
+/// Returns the subject and the event of a notification. Returns `None` if another program sent the notification.
 pub(super) fn read(payload: &str) -> Option<(&str, Bytes)> {
     let (subject, event) = payload.rsplit_once(' ')?;
     Some((subject, STANDARD_NO_PAD.decode(event).ok()?.into()))

@@ -8,7 +8,7 @@ use crate::{
     parameters::Parameters,
 };
 
-/// The address of the database, and the limits for its use.
+/// The address of the PostgreSQL database, and the limits on connections and time.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PostgresConfig {
     pub(super) url: String,
@@ -23,15 +23,16 @@ pub struct PostgresConfig {
 }
 
 impl PostgresConfig {
-    /// Creates a configuration for this URL with the defaults.
+    /// Creates a configuration for the database at `url`, with default settings.
     ///
     /// The URL is `postgres://user:password@host:port/database`, with `sslmode`, `sslrootcert` and other parameters.
     ///
     /// `sslmode` is required unless the host is this machine. Use `verify-full` for TLS with a checked certificate,
     /// and `disable` for a network that you trust.
     ///
-    /// These parameters of the URL replace the setters with the same names: `connect_timeout`, `operation_timeout` and
-    /// `poll` in seconds, `listen_url` (percent-encoded), `max_connections`, `schema`, `migrate`.
+    /// The following parameters of the URL replace the setters with the same names: `connect_timeout`,
+    /// `operation_timeout` and `poll` in seconds, `listen_url` (percent-encoded), `max_connections`, `schema`,
+    /// `migrate`.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
@@ -61,7 +62,7 @@ impl PostgresConfig {
         self
     }
 
-    /// Sets the URL of the connection that listens for notifications. Use this method if the main URL leads to a
+    /// Sets the URL of the connection that listens for notifications. Use `with_listen_url` if the main URL leads to a
     /// pooler that does not support `LISTEN`, such as `PgBouncer` in transaction mode. Default: the main URL.
     #[must_use]
     pub fn with_listen_url(mut self, listen_url: impl Into<String>) -> Self {
@@ -69,8 +70,8 @@ impl PostgresConfig {
         self
     }
 
-    /// Sets the maximum number of connections. The connection that listens for notifications is not included. Default:
-    /// 16.
+    /// Sets the maximum number of connections. The maximum does not include the connection that listens for
+    /// notifications. Default: 16.
     #[must_use]
     pub fn with_max_connections(mut self, max_connections: u32) -> Self {
         self.max_connections = max_connections;
@@ -84,14 +85,15 @@ impl PostgresConfig {
         self
     }
 
-    /// Sets the maximum time of one operation. The time starts when the operation has a connection. Default: 10
-    /// seconds.
+    /// Sets the maximum time of one operation. The timeout of an operation starts when the operation has a
+    /// connection. Default: 10 seconds.
     ///
-    /// The server cancels a statement that takes longer (`statement_timeout`), or that waits for a lock for half of
-    /// this time (`lock_timeout`). So a cancelled call does not continue on the server. If the role, the database or
-    /// the URL already sets one of these timeouts, this crate does not change that timeout. With
+    /// The server cancels a statement that exceeds the operation timeout (`statement_timeout`). The server also cancels
+    /// a statement that waits for a lock for half of the operation timeout (`lock_timeout`). So a cancelled operation
+    /// does not continue on the server. If the role, the database or the URL already sets `statement_timeout` or
+    /// `lock_timeout`, this crate does not change the existing timeout. With
     /// [`with_listen_url`](Self::with_listen_url), this crate sets neither timeout, because the pooler shares its
-    /// connections with other clients. Set the timeouts with `alter role` instead.
+    /// connections with other clients. If you use a pooler, set the timeouts with `alter role`.
     #[must_use]
     pub fn with_operation_timeout(mut self, operation_timeout: Duration) -> Self {
         self.operation_timeout = operation_timeout;
@@ -106,15 +108,15 @@ impl PostgresConfig {
     }
 
     /// Sets whether [`Postgres::connect`](super::Postgres::connect) migrates the schema, which needs the permission to
-    /// create the schema. If false, call [`Postgres::migrate`](super::Postgres::migrate) before you connect. Default:
-    /// true.
+    /// create the schema. If you set `false`, call [`Postgres::migrate`](super::Postgres::migrate) before you connect.
+    /// Default: true.
     #[must_use]
     pub fn with_migrate(mut self, migrate: bool) -> Self {
         self.migrate = migrate;
         self
     }
 
-    /// Applies the parameters of the URL.
+    /// Applies the parameters of the URL to this configuration.
     pub(crate) fn with_parameters(mut self) -> Result<Self> {
         let mut parameters = Parameters::of(&self.url);
         self.listen_url = parameters.text("listen_url").or(self.listen_url);
@@ -182,15 +184,15 @@ fn parse(url: &str) -> Result<PgConnectOptions> {
     })
 }
 
-/// Returns whether the URL or the environment sets `sslmode`. With the default, `prefer`, the client silently
-/// continues without TLS if the server does not offer TLS.
+/// Returns whether the URL or the environment sets `sslmode`. With `sslmode=prefer`, which is the default, the client
+/// silently continues without TLS if the server does not offer TLS.
 fn chooses_tls(url: &str, options: &PgConnectOptions) -> bool {
     let query = url.split_once('?').map_or("", |(_, query)| query);
     !matches!(options.get_ssl_mode(), PgSslMode::Prefer)
         || query.split('&').any(|pair| pair.starts_with("sslmode=") || pair.starts_with("ssl-mode="))
 }
 
-/// Returns whether the connection stays on this machine.
+/// Returns whether the server is on this machine.
 fn is_local(options: &PgConnectOptions) -> bool {
     let host = options.get_host();
     let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();

@@ -11,7 +11,8 @@ use sqlx::{
 use super::BACKEND;
 use crate::error::{Error, Result};
 
-/// A thousand years. Longer durations are reduced to this duration, which fits into timestamps.
+/// A thousand years, which fits into a timestamp. Durations of more than a thousand years are reduced to a thousand
+/// years.
 const FOREVER: Duration = Duration::from_secs(1000 * 365 * 24 * 60 * 60);
 
 /// Converts a duration, rounded up to microseconds.
@@ -20,7 +21,7 @@ pub(super) fn interval(duration: Duration) -> PgInterval {
     PgInterval { months: 0, days: 0, microseconds: i64::try_from(micros).unwrap_or(i64::MAX) }
 }
 
-/// Reads a column.
+/// Reads the column `at` of a row.
 pub(super) fn column<'r, T>(row: &'r PgRow, at: usize) -> Result<T>
 where
     T: Decode<'r, Postgres> + Type<Postgres>,
@@ -28,7 +29,7 @@ where
     row.try_get(at).map_err(|error| Error::backend(BACKEND, error))
 }
 
-/// Reads a column of bytes.
+/// Reads the column `at` of a row, which contains bytes.
 pub(super) fn bytes(row: &PgRow, at: usize) -> Result<Bytes> {
     column(row, at).map(Bytes::copy_from_slice)
 }
@@ -39,7 +40,7 @@ pub(super) fn number(row: &PgRow, at: usize) -> Result<u64> {
     u64::try_from(number).map_err(|error| Error::backend(BACKEND, error))
 }
 
-/// Returns the error for a statement that returned no row, although it must always return a row.
+/// Returns the error for a statement that must always return a row, but returned no row.
 pub(super) fn silent() -> Error {
     Error::backend(BACKEND, sqlx::Error::RowNotFound)
 }

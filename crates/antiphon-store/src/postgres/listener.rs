@@ -51,11 +51,11 @@ struct Request {
 #[derive(Debug)]
 struct Registration {
     subscriber: Subscriber,
-    /// The sender that reports the start of listening. `None` after listening has started.
+    /// The sender that reports the start of listening. The sender is `None` after listening has started.
     ready: Option<oneshot::Sender<()>>,
 }
 
-/// The receiver of the notifications of a channel.
+/// The component that receives the notifications on a channel.
 #[derive(Debug)]
 enum Subscriber {
     Topic { subject: String, feed: Feed },
@@ -104,7 +104,7 @@ impl Listener {
             registration: Registration { subscriber, ready: Some(ready) },
         };
         if self.requests.try_send(request).is_err() {
-            // The next waiting worker tries again.
+            // The next worker that waits for jobs tries to listen again.
             self.hears_wakes.store(false, Ordering::Relaxed);
         }
     }
@@ -116,7 +116,8 @@ struct Task {
     pool: Arc<Pool>,
     requests: mpsc::Receiver<Request>,
     registrations: HashMap<String, Vec<Registration>>,
-    /// One future for each subscription. When the subscription is dropped, the future returns its channel.
+    /// One future for each subscription. When a subscription is dropped, its future returns the channel of the
+    /// subscription.
     leaving: FuturesUnordered<BoxFuture<'static, String>>,
 }
 
@@ -155,7 +156,7 @@ impl Task {
         }
     }
 
-    /// Opens a new connection. The state of the old connection is not needed.
+    /// Opens a new connection. The new connection does not need the state of the old connection.
     async fn connect(&mut self) -> Result<PgListener, sqlx::Error> {
         let pool = PgPoolOptions::new()
             .max_connections(1)
@@ -263,8 +264,8 @@ impl Task {
 }
 
 impl Registration {
-    /// Records that listening has started. If a subscriber was already listening on an earlier connection, it receives
-    /// a gap, because it possibly missed events.
+    /// Records that listening has started. If a subscriber was already listening on an earlier connection, the
+    /// subscriber receives a gap, because the subscriber possibly missed events.
     fn begin(&mut self) {
         let new = self.ready.take().map(|ready| ready.send(()).ok()).is_some();
         match &self.subscriber {

@@ -7,16 +7,17 @@ use tokio::time::timeout;
 use super::{BACKEND, PostgresConfig};
 use crate::error::{Error, Result};
 
-/// The migrations, in order. A released file must never be changed, because databases store its digest.
+/// The migrations of the schema, in order. A released migration file must never be changed, because databases store the
+/// digest of the file.
 ///
-/// Replicas of the previous release continue to run during and after a migration. So a file can only add objects or
-/// replace the body of a function. A file must not take a lock that writers wait for.
+/// Replicas of the previous release continue to run during and after a migration. So a migration can only add objects
+/// or replace the body of a function. A migration must not take a lock that writers wait for.
 const FILES: [(i64, &str, &str); 2] = [
     (1, "records, logs, jobs", include_str!("../../migrations/0001_records_logs_jobs.sql")),
     (2, "depth, lazy claims, bulk removal", include_str!("../../migrations/0002_depth_claims_removal.sql")),
 ];
 
-/// Migrates the schema, or checks that it is up to date.
+/// Migrates the schema, or checks that the schema is up to date.
 pub(super) async fn prepare(config: &PostgresConfig, migrate: bool) -> Result<()> {
     let mut connection = connect(config).await?;
     if migrate {
@@ -24,7 +25,7 @@ pub(super) async fn prepare(config: &PostgresConfig, migrate: bool) -> Result<()
     } else {
         verify(&mut connection, config).await?;
     }
-    // The work is done, so an error on closing is ignored.
+    // The migration is complete, so this code ignores an error when the connection is closed.
     connection.close().await.ok();
     Ok(())
 }
@@ -74,8 +75,8 @@ async fn connect(config: &PostgresConfig) -> Result<PgConnection> {
 
 /// Runs the migrations in one transaction, under a lock that ends with the transaction.
 ///
-/// If ten replicas start at once, one migrates and nine find the schema up to date. This also works with a pooler
-/// in transaction mode.
+/// If ten replicas start at once, one replica migrates the schema, and the other nine replicas find the schema up to
+/// date. The lock also works with a pooler in transaction mode.
 async fn run(connection: &mut PgConnection, schema: &str) -> Result<(), MigrateError> {
     let mut migrator = Migrator::with_migrations(
         FILES

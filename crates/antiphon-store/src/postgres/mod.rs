@@ -12,26 +12,27 @@
 //!
 //! # Layout
 //!
-//! All tables, and the list of applied migrations, are in one [schema](PostgresConfig::with_schema). Other data in the
-//! database is not affected. Every row contains its [space](PostgresConfig::with_space). Names are compared byte by
-//! byte, independently of the locale of the database.
-//! - **Records** are rows of `records`. Revisions come from one sequence, so no revision is used twice. The column
-//!   `claim_at` is the time from which a claim checks whether the record has expired. An update that extends the
-//!   lifetime does not change `claim_at`.
-//! - **Logs**: `logs` contains the length of each log, and `entries` contains the entries. An append locks the row
-//!   of the log, and is one call of the function `append`.
-//! - **Jobs** are rows of `jobs`. Workers lease jobs with `for update skip locked`, starting with the job that has
-//!   been due for the longest time. A lease sets the due time of the job to the end of the lease. A lease also stores
-//!   a token from the sequence of revisions. Expired leases need no cleanup.
+//! All tables, and the list of applied migrations, are in one [schema](PostgresConfig::with_schema). This crate does
+//! not change other data in the database. Every row contains its [space](PostgresConfig::with_space). Names are
+//! compared byte by byte, independently of the locale of the database.
+//! - **Records** are rows of `records`. Revisions come from one sequence, so no revision is used twice. A claim
+//!   checks whether a record has expired only after the time in the column `claim_at`. An update that extends the
+//!   lifetime of a record does not change `claim_at`.
+//! - **Logs** are rows of two tables: `logs` contains the length of each log, and `entries` contains the entries. An
+//!   append locks the row of the log, and is one call of the function `append`.
+//! - **Jobs** are rows of `jobs`. Workers lease jobs with `for update skip locked`, starting with the job that has been
+//!   due for the longest time. A lease sets the due time of the job to the end of the lease. A lease also stores a
+//!   token, which comes from the sequence of revisions. Expired leases do not need a cleanup.
 //! - **Events** are notifications (`NOTIFY`). Each topic has a channel, whose name is a digest of the topic. A
-//!   notification contains the topic, and the event in base64. An event of 4096 bytes with the longest names takes
-//!   about 6050 of the 8000 bytes that a notification can have.
+//!   notification contains the topic in plain text, and the event in base64. An event of 4096 bytes with the longest
+//!   names takes about 6050 of the 8000 bytes that a notification can have.
 //!
-//! One additional connection listens for notifications. This connection is opened when it is first needed. The
-//! connection listens to the subscribed topics, and to one channel on which replicas announce queues with new jobs. A
-//! replica sends these announcements after the push has returned, and combines many announcements in one notification.
-//! If each push sent its own notification, all pushes in the database would wait for each other's write to disk. If a
-//! replica stops before it sends the announcement, waiting workers find the job within [`PostgresConfig::with_poll`].
+//! One additional connection, which is opened when it is first needed, listens for notifications. The connection for
+//! notifications listens to the subscribed topics, and to one channel on which replicas announce queues with new jobs.
+//! A replica announces a queue after the push of a job has returned, and combines many announcements in one
+//! notification. If each push sent its own notification, all pushes in the database would wait for each other's write
+//! to disk. If a replica stops before the announcement of a job, waiting workers find the job within
+//! [`PostgresConfig::with_poll`].
 //!
 //! All times come from the server's clock, `now()`.
 //!
@@ -39,34 +40,36 @@
 //!
 //! An acknowledged write is committed. The durability of a commit depends on the server, so keep `synchronous_commit`
 //! and `fsync` on (both are on by default). With a standby, acknowledged writes survive a failover only with
-//! `synchronous_standby_names`. Without this setting, the last writes can be lost. The revisions of lost writes are
-//! not used again: every new connection sets the sequence of revisions to at least the server's time in microseconds.
-//! With a pooler, the sequence is not set, because the pooler opens the connections. So with a pooler, a lost revision
-//! can be used again.
+//! `synchronous_standby_names`. Without `synchronous_standby_names`, a failover can lose the last writes. The revisions
+//! of lost writes are not used again: every new connection sets the sequence of revisions to at least the server's time
+//! in microseconds. With a pooler, the sequence is not set, because the pooler opens the connections. So with a pooler,
+//! the revision of a lost write can be used again.
 //!
-//! While the server is unavailable, operations fail in bounded time. The operations return [`Error::Busy`] if no
-//! connection was available, and [`Error::Backend`] otherwise. When the server is available again, the same handle
-//! works again. The handle listens to its topics again, and each subscription receives an [`Event::Gap`]. If a server
-//! has become read-only, operations return [`Error::Busy`]. After such an error the connection is closed, so that the
-//! next connection can reach the new primary.
+//! While the server is unavailable, operations fail at the latest when their timeouts are over. An operation returns
+//! [`Error::Busy`] if no connection was available. If the server became unavailable during an operation, the
+//! operation returns [`Error::Backend`]. When the server is available again, existing handles work again. Each handle
+//! then listens to its topics again, and each subscription receives an [`Event::Gap`]. If a server has become
+//! read-only, operations return [`Error::Busy`]. After an error of a read-only server, the connection is closed, so
+//! that the next connection can reach the new primary.
 //!
 //! # Operation
 //!
 //! - The user needs the permission to create the schema once (`grant create on database … to …`), or must own an
-//!   existing schema. Superuser permissions are not needed. If the servers must not have this permission, call
-//!   [`Postgres::migrate`] in the deployment and set [`PostgresConfig::with_migrate`] to false.
+//!   existing schema. Superuser permissions are not needed. If your servers must not have the permission to create the
+//!   schema, call [`Postgres::migrate`] in the deployment and set [`PostgresConfig::with_migrate`] to false.
 //! - Each handle uses up to [`PostgresConfig::with_max_connections`] connections, and one more connection that listens
 //!   for notifications.
 //! - **A pooler in transaction mode** (`PgBouncer`) does not support `LISTEN`. Set [`PostgresConfig::with_listen_url`]
-//!   to a URL that bypasses the pooler. The pooler also needs version 1.21 and `max_prepared_statements`. Without that
-//!   URL, no event arrives, and workers find jobs only by polling.
-//! - A transaction that stays open for hours, in any application, prevents vacuum from removing the rows of
-//!   finished jobs. Leasing then becomes slower.
-//! - TLS needs the crate's feature `tls`, and is set in the URL: `?sslmode=verify-full`. A URL to another machine
-//!   without `sslmode` is rejected, because the default `sslmode` would silently continue without TLS. Certificates
-//!   are checked against the public certificate authorities, and against `sslrootcert` if it is set.
+//!   to a URL that bypasses the pooler. `PgBouncer` must have version 1.21 or later, and `max_prepared_statements` must
+//!   be set. With a pooler but without `with_listen_url`, no event arrives, and workers find jobs only by polling.
+//! - A transaction that stays open for hours, in any application, prevents vacuum from removing the rows of finished
+//!   jobs, so leasing becomes slower.
+//! - TLS needs the feature `tls` of this crate. Enable TLS in the URL: `?sslmode=verify-full`. A URL to another machine
+//!   without `sslmode` is rejected, because the default `sslmode` would silently continue without TLS. Certificates are
+//!   checked against the public certificate authorities. If `sslrootcert` is set, certificates are also checked against
+//!   the authorities in that file.
 //! - The server cancels statements that take longer than [`PostgresConfig::with_operation_timeout`].
-//! - Most updates of records are HOT updates: if the table page has room, these updates do not change an index. Keep
+//! - Most updates of records are HOT (heap-only tuple) updates, which change no index if the table page has room. Keep
 //!   the `fillfactor` and the autovacuum settings of the tables, or make autovacuum more aggressive.
 //!
 //! # Limits
@@ -78,7 +81,7 @@
 //!   the jobs has changed.
 //! - [`Store::claim_expired`](crate::Store::claim_expired) with a prefix of more than one segment reads all expired
 //!   records under the first segment of the prefix.
-//! - [`Store::delete_log`](crate::Store::delete_log) deletes row by row.
+//! - [`Store::delete_log`](crate::Store::delete_log) deletes the entries of a log row by row.
 //! - A handle can be used only in the tokio runtime in which it was connected.
 //!
 //! [`Error::Busy`]: crate::Error::Busy
@@ -111,7 +114,8 @@ use crate::{backend::Backend, error::Result, queue::QueueConfig};
 
 const BACKEND: &str = "PostgreSQL";
 
-/// A connection pool to a PostgreSQL database with the tables of this crate. Clones share the connections.
+/// A connection pool to a PostgreSQL database with the tables of this crate. Clones of a `Postgres` share the
+/// connections.
 #[derive(Clone)]
 pub struct Postgres {
     inner: Arc<Inner>,
@@ -134,8 +138,8 @@ impl Postgres {
         Ok(Self { inner: Arc::new(Inner { config, pool, channels, wakes, listener, store, queue }) })
     }
 
-    /// Creates or updates the schema of this crate in the database. Any number of processes can call this function at
-    /// the same time.
+    /// Creates or updates the schema of this crate in the database. Any number of processes can call `migrate` at the
+    /// same time.
     pub async fn migrate(config: &PostgresConfig) -> Result<()> {
         let config = config.clone().with_parameters()?;
         config.check()?;
@@ -169,7 +173,7 @@ impl fmt::Debug for Postgres {
     }
 }
 
-/// The state that clones share.
+/// The state that all clones of a [`Postgres`] share.
 struct Inner {
     config: PostgresConfig,
     pool: Arc<Pool>,
@@ -181,8 +185,8 @@ struct Inner {
 }
 
 impl Inner {
-    /// Returns a statement with the application's namespace (space) as its first parameter. Each connection prepares
-    /// the statement once.
+    /// Returns a statement with the application's namespace (space) as its first parameter. Each connection prepares a
+    /// statement only once.
     fn statement<'q>(&'q self, sql: &Arc<str>) -> Statement<'q> {
         sqlx::query(AssertSqlSafe(Arc::clone(sql))).bind(&*self.config.space)
     }

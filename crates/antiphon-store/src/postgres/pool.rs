@@ -20,11 +20,11 @@ use crate::error::{Error, Result};
 /// A statement with its parameters.
 pub(super) type Statement<'q> = Query<'q, Postgres, PgArguments>;
 
-/// A connection that was idle for longer than this is tested before use.
+/// The idle time after which a connection is tested before use.
 const LONG: Duration = Duration::from_secs(1);
 
-/// The time that the client waits longer than the server's timeout. So the server cancels a slow statement first, and
-/// the statement then has no effect.
+/// The additional time that the client waits after the server's timeout. So the server cancels a slow statement before
+/// the client gives up, and the statement has no effect.
 const GRACE: Duration = Duration::from_millis(500);
 
 /// The connection pool, and the mapping from database errors to [`Error`].
@@ -66,7 +66,8 @@ impl Pool {
         Self { connections, patience: config.operation_timeout + GRACE, suspicion }
     }
 
-    /// Records that the server was unavailable. All connections that were opened before are tested before use.
+    /// Records that the server was unavailable. After a call of `suspect`, all existing connections are tested before
+    /// their next use.
     pub(super) fn suspect(&self) {
         self.suspicion.rise();
     }
@@ -78,7 +79,7 @@ impl Pool {
         self.settle(connection, outcome)
     }
 
-    /// Returns the only row of a statement, if the statement returns a row.
+    /// Executes a statement and returns its row. Returns `None` if the statement returns no row.
     pub(super) async fn row(&self, statement: Statement<'_>) -> Result<Option<PgRow>> {
         let mut connection = self.acquire().await?;
         let outcome = timeout(self.patience, statement.fetch_optional(&mut *connection)).await;
@@ -131,7 +132,8 @@ impl Pool {
 #[derive(Debug)]
 struct Beginning {
     advance: Arc<str>,
-    /// Timeouts of the server in milliseconds, by setting. Empty if the connection belongs to a pooler.
+    /// The timeout settings of the server, with their values in milliseconds. The list is empty if the connection
+    /// belongs to a pooler.
     limits: Vec<(&'static str, String)>,
 }
 
@@ -143,7 +145,7 @@ impl Beginning {
             ("lock_timeout", (operation / 2).max(1)),
             // The statements of this crate never leave a transaction open while the client waits.
             ("idle_in_transaction_session_timeout", operation.saturating_mul(2)),
-            // Detects a client that disappeared without closing the connection.
+            // With this setting, the server detects a client that disappeared without closing the connection.
             ("tcp_user_timeout", operation.saturating_mul(2)),
         ];
         if config.listen_url.is_some() {
@@ -161,7 +163,7 @@ impl Beginning {
         if !self.limits.is_empty() {
             let (names, values): (Vec<_>, Vec<_>) =
                 self.limits.iter().map(|(name, value)| (*name, value.as_str())).unzip();
-            // Values that the role, the database or the URL has set are kept.
+            // This statement does not change settings that the role, the database or the URL has set.
             let sql = "select set_config(name, wanted.value, false)
                 from pg_settings join unnest($1::text[], $2::text[]) as wanted (name, value) using (name)
                 where setting = '0'";
@@ -172,13 +174,13 @@ impl Beginning {
 }
 
 enum Meaning {
-    /// The server rolled back the statement. A retry can succeed.
+    /// The server rolled back the statement. A retry of the statement can succeed.
     Refused,
-    /// The server cannot write, because it is not the primary (any more).
+    /// The server cannot write, because the server is not the primary (any more).
     Standby,
     /// The connection is lost.
     Lost,
-    /// Any other error.
+    /// The server returned any other error. The effect of the statement is unknown.
     Uncertain,
 }
 
@@ -187,10 +189,11 @@ fn meaning(error: &sqlx::Error) -> Meaning {
         return Meaning::Lost;
     };
     match error.code().as_deref() {
-        // Serialization failure, deadlock, lock timeout, statement timeout.
+        // These codes mean a serialization failure, a deadlock, a lock timeout or a statement timeout.
         Some("40001" | "40P01" | "55P03" | "57014") => Meaning::Refused,
         Some("25006") => Meaning::Standby,
-        // Shut down by an administrator, crashed, or still starting.
+        // These codes mean that an administrator shut down the server, that the server crashed, or that the server is
+        // still starting.
         Some("57P01" | "57P02" | "57P03") => Meaning::Lost,
         _ => Meaning::Uncertain,
     }
@@ -201,7 +204,7 @@ fn meaning(error: &sqlx::Error) -> Meaning {
 #[derive(Debug)]
 struct Suspicion {
     origin: Instant,
-    /// Milliseconds after `origin`.
+    /// The time at which the server was last unavailable, in milliseconds after `origin`.
     rose: AtomicU64,
 }
 
@@ -214,14 +217,14 @@ impl Suspicion {
         self.rose.fetch_max(self.now(), Ordering::Relaxed);
     }
 
-    /// Returns whether a connection must be tested. `idle_for` is the time since its last use.
+    /// Returns whether a connection must be tested. `idle_for` is the time since the last use of the connection.
     fn falls_on(&self, idle_for: Duration) -> bool {
         let rose = self.rose.load(Ordering::Relaxed);
         rose > 0 && self.now().saturating_sub(millis(idle_for)) <= rose
     }
 
     fn now(&self) -> u64 {
-        // Never zero, because zero stands for "never suspected".
+        // The value is never zero, because zero means that the server was never suspected.
         millis(self.origin.elapsed()).saturating_add(1)
     }
 }

@@ -21,7 +21,7 @@ const MAX_JOBS: usize = 1000;
 /// The maximum number of dead jobs of one page.
 const MAX_DEAD: usize = 256;
 
-/// The pause before the next attempt if another worker has locked a due job to lease it.
+/// The pause before the next attempt to lease a job if another worker has locked a due job.
 const RETRY_DELAY: Duration = Duration::from_millis(10);
 
 /// The pause before the next attempt if no connection was available.
@@ -250,14 +250,14 @@ impl PostgresQueue {
 
     /// Leases jobs that are due, or that become due before the wait is over.
     ///
-    /// If the server is unavailable, the wait continues, because the server can become available again.
+    /// If the server is unavailable, the wait for jobs continues, because the server can become available again.
     async fn wait_and_take(&self, queue: &str, limit: usize, wait: Duration) -> Result<Vec<Job>> {
         let deadline = Instant::now().checked_add(wait);
         let is_over = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
         let waiter = self.inner.wakes.waiter(queue);
         self.inner.listener.hear_wakes(&self.inner.wakes);
         loop {
-            // Register before the query, so that no wake-up is missed.
+            // Register this worker before the query, so that the worker misses no wake-up.
             let mut woken = std::pin::pin!(waiter.notify().notified());
             woken.as_mut().enable();
 
@@ -286,7 +286,7 @@ impl PostgresQueue {
         }
     }
 
-    /// Returns the time until the next job is due, at most the poll interval.
+    /// Returns the time until the next job is due, but never more than the poll interval.
     async fn next_due(&self, queue: &str) -> Duration {
         let statement = self.statement(&self.inner.queue.next_due).bind(queue);
         let poll = self.inner.config.poll.max(RETRY_DELAY);

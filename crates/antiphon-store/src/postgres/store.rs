@@ -19,10 +19,10 @@ use crate::{
     store::{Cursor, Page, Record, Revision, Store, check_entries, check_value},
 };
 
-/// The maximum number of rows of one page or one read. A backend is allowed to return fewer items than `limit`.
+/// The maximum number of rows of one page or one read. A backend can return fewer items than `limit`.
 const MAX_ROWS: usize = 1000;
 
-/// The maximum number of records of one claim. Each record can have half a megabyte.
+/// The maximum number of records of one claim. The number is small, because each record can have half a megabyte.
 const MAX_CLAIM: usize = 128;
 
 /// The maximum number of records that one statement deletes, so that no statement holds many locks for long.
@@ -255,7 +255,7 @@ impl Store for PostgresStore {
     async fn append(&self, log: &str, at: u64, entries: Vec<Bytes>) -> Result<u64> {
         name::check(log)?;
         check_entries(&entries)?;
-        // No log has so many entries, so a position beyond `i64::MAX` is also a conflict.
+        // No log has `i64::MAX` entries, so an append at a larger position is a conflict.
         let place = i64::try_from(at).unwrap_or(i64::MAX);
         let entries: Vec<&[u8]> = entries.iter().map(|entry| &**entry).collect();
         let statement = self.statement(&self.inner.store.append).bind(log).bind(place).bind(entries);
@@ -296,7 +296,7 @@ fn written(key: &str, row: Option<PgRow>) -> Result<Revision> {
     Ok(Revision(number(&row, 0)?))
 }
 
-/// Reads a record. The columns from `at` on contain the value and the revision.
+/// Reads the record that a row contains. The columns from `at` on contain the value and the revision.
 fn record(key: String, row: &PgRow, at: usize) -> Result<Record> {
     Ok(Record::new(key, bytes(row, at)?, Revision(number(row, at + 1)?)))
 }
@@ -305,12 +305,12 @@ fn conflict(key: &str) -> Error {
     Error::Conflict { key: key.to_owned() }
 }
 
-/// Converts a revision for SQL. A revision that no record can have is a conflict.
+/// Converts a revision for SQL. Returns a conflict if no record can have the revision `revision`.
 fn known(key: &str, revision: Revision) -> Result<i64> {
     i64::try_from(revision.0).map_err(|_| conflict(key))
 }
 
-/// Returns exclusive bounds for the keys under `prefix`.
+/// Returns two texts between which all keys under `prefix` are sorted. No key is equal to one of the two texts.
 fn bounds(prefix: &str) -> Result<(&str, String)> {
     name::check_prefix(prefix)?;
     Ok(match prefix.strip_suffix('/') {

@@ -17,8 +17,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// Wakes workers that wait for jobs, in this replica and in other replicas.
 ///
-/// A wake-up wakes one waiting worker of a queue. If that worker finds more jobs than it can take, it wakes the next
-/// worker. So a single job does not cause a thousand idle workers to query the server.
+/// A wake-up wakes one waiting worker of a queue. If the woken worker finds more jobs than it can take, the worker
+/// wakes the next worker. So a single job does not cause a thousand idle workers to query the server.
 pub(super) struct Wakes {
     /// An ID with which a replica recognizes and ignores its own notifications.
     replica: String,
@@ -112,7 +112,7 @@ impl fmt::Debug for Wakes {
     }
 }
 
-/// Sends wake-ups until the handle is dropped. Queues that are added during a send go into the next notification.
+/// Sends wake-ups until the [`Wakes`] is dropped. Queues that are added during a send go into the next notification.
 async fn tell(wakes: Weak<Wakes>, pool: Arc<Pool>, mut requests: mpsc::Receiver<()>) {
     while requests.recv().await.is_some() {
         let next = || wakes.upgrade().and_then(|wakes| Some((wakes.channel.clone(), wakes.message()?)));
@@ -128,7 +128,7 @@ async fn tell(wakes: Weak<Wakes>, pool: Arc<Pool>, mut requests: mpsc::Receiver<
     }
 }
 
-/// Sends a notification.
+/// Sends the notification `payload` on `channel`.
 pub(super) async fn notify(pool: &Pool, channel: &str, payload: &str) -> crate::Result<()> {
     pool.row(sqlx::query("select pg_notify($1, $2)").bind(channel).bind(payload)).await?;
     Ok(())
@@ -142,7 +142,7 @@ pub(super) struct Waiter {
 }
 
 impl Waiter {
-    /// Returns the notification to wait for.
+    /// Returns the [`Notify`] that wakes this worker.
     pub(super) fn notify(&self) -> &Notify {
         &self.notify
     }
@@ -156,7 +156,7 @@ impl Waiter {
 impl Drop for Waiter {
     fn drop(&mut self) {
         let mut waiting = lock(&self.wakes.waiting);
-        // One reference is in the map, and one is here.
+        // If only two references exist, the map has one and this worker has the other, so no other worker waits.
         if Arc::strong_count(&self.notify) == 2 {
             waiting.remove(&self.queue);
         }

@@ -9,7 +9,7 @@ use crate::{
     parameters::Parameters,
 };
 
-/// The address of Redis, and the limits for its use.
+/// The address of the Redis servers, and the limits on connections and time.
 #[derive(Clone)]
 pub struct RedisConfig {
     pub(super) url: String,
@@ -30,12 +30,12 @@ pub struct RedisConfig {
 }
 
 impl RedisConfig {
-    /// Creates a configuration for the server at `url` with the defaults.
+    /// Creates a configuration for the server at `url`, with default settings.
     ///
     /// The URL contains user, password and database. The URL starts with `redis://`, `rediss://` (feature `tls`) or
     /// `unix://`.
     ///
-    /// These parameters of the URL replace the setters:
+    /// The following parameters of the URL replace the setters:
     ///
     /// | parameter | setter |
     /// |---|---|
@@ -44,8 +44,8 @@ impl RedisConfig {
     /// | `sentinel=name`, `sentinel_user`, `sentinel_password` | [`with_sentinel`](Self::with_sentinel), [`with_sentinel_login`](Self::with_sentinel_login) |
     /// | `sslrootcert=file` | `with_authority` |
     /// | `sslcert=file` and `sslkey=file` | `with_client_certificate` |
-    /// | `connect_timeout`, `timeout`: seconds | the setter with this name |
-    /// | `buckets`, `max_in_flight`, `max_waiting_queues` | the setter with this name |
+    /// | `connect_timeout`, `timeout`: seconds | [`with_connect_timeout`](Self::with_connect_timeout), [`with_timeout`](Self::with_timeout) |
+    /// | `buckets`, `max_in_flight`, `max_waiting_queues` | [`with_buckets`](Self::with_buckets), [`with_max_in_flight`](Self::with_max_in_flight), [`with_max_waiting_queues`](Self::with_max_waiting_queues) |
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
@@ -67,8 +67,8 @@ impl RedisConfig {
     }
 
     /// Adds the address of a further server: a cluster node or a Sentinel. This crate discovers the other nodes of a
-    /// cluster from this node. The address is `host:port`, or a URL with the same credentials as the first URL. If you
-    /// add a node but set no [Sentinel](Self::with_sentinel), this crate treats the server as a cluster.
+    /// cluster from the configured nodes. The address is `host:port`, or a URL with the same credentials as the first
+    /// URL. If you add a node but set no [Sentinel](Self::with_sentinel), this crate treats the server as a cluster.
     #[must_use]
     pub fn with_node(mut self, url: impl Into<String>) -> Self {
         self.nodes.push(url.into());
@@ -82,9 +82,10 @@ impl RedisConfig {
         self
     }
 
-    /// Sets the name of the primary in the configuration of Redis Sentinel, such as `mymaster`. With this setting, the
-    /// URL and the [nodes](Self::with_node) are the addresses of Sentinels. The credentials and the database in the URL
-    /// are still those of Redis. After a failover, this crate asks the Sentinels for the new primary. Default: none.
+    /// Sets the name of the primary in the configuration of Redis Sentinel, such as `mymaster`. With a Sentinel name,
+    /// the URL and the [nodes](Self::with_node) are the addresses of Sentinels. The credentials and the database in
+    /// the URL belong to Redis, not to the Sentinels. After a failover, this crate asks the Sentinels for the new
+    /// primary. Default: none.
     #[must_use]
     pub fn with_sentinel(mut self, name: impl Into<String>) -> Self {
         self.sentinel = Some(name.into());
@@ -106,47 +107,49 @@ impl RedisConfig {
         self
     }
 
-    /// Sets the number of hash slots over which records are distributed. This number cannot be changed later. Default:
-    /// 16.
+    /// Sets the number of hash slots over which records are distributed. The number of hash slots cannot be changed
+    /// later. Default: 16.
     #[must_use]
     pub fn with_buckets(mut self, buckets: u16) -> Self {
         self.buckets = buckets;
         self
     }
 
-    /// Sets the maximum time to wait for a connection. After this time, the call returns [`Error::Busy`]. Default: 2
-    /// seconds.
+    /// Sets the maximum time to wait for a connection. If no connection is available within the maximum time, the call
+    /// returns [`Error::Busy`]. Default: 2 seconds.
     #[must_use]
     pub fn with_connect_timeout(mut self, connect_timeout: Duration) -> Self {
         self.connect_timeout = connect_timeout;
         self
     }
 
-    /// Sets the maximum time of one operation. After this time, the call returns [`Error::Backend`]. Default: 5
-    /// seconds.
+    /// Sets the maximum time of one operation. If an operation takes more than the maximum time, the call returns
+    /// [`Error::Backend`]. Default: 5 seconds.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Sets the maximum number of concurrent operations. Further operations wait. Default: 1024.
+    /// Sets the maximum number of concurrent operations. If the maximum number of operations is running, further
+    /// operations wait. Default: 1024.
     #[must_use]
     pub fn with_max_in_flight(mut self, max_in_flight: usize) -> Self {
         self.max_in_flight = max_in_flight;
         self
     }
 
-    /// Sets the maximum number of queues that have their own connection for waiting workers. This connection blocks
-    /// until a job arrives. Workers of other queues poll 10 times per second. Default: 32.
+    /// Sets the maximum number of queues that have their own connection for waiting workers. The connection of a queue
+    /// blocks until a job arrives. Workers of queues without their own connection poll 10 times per second. Default:
+    /// 32.
     #[must_use]
     pub fn with_max_waiting_queues(mut self, max_waiting_queues: usize) -> Self {
         self.max_waiting_queues = max_waiting_queues;
         self
     }
 
-    /// Sets the certificate authority that verifies the server, in PEM. Use this method if the system does not trust
-    /// the server's certificate authority. Default: none.
+    /// Sets the certificate authority that verifies the server, in PEM. Use `with_authority` if the system does not
+    /// trust the server's certificate authority. Default: none.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn with_authority(mut self, pem: impl Into<Vec<u8>>) -> Self {
@@ -163,7 +166,7 @@ impl RedisConfig {
         self
     }
 
-    /// Applies the parameters of the URL.
+    /// Applies the parameters of the URL to this configuration.
     pub(crate) fn with_parameters(mut self) -> Result<Self> {
         let mut parameters = Parameters::of(&self.url);
         self.nodes.extend(parameters.all("node"));
@@ -222,7 +225,7 @@ impl RedisConfig {
         Err(Error::Config { problem: problem.to_owned() })
     }
 
-    /// Returns the configured servers, in order.
+    /// Returns the servers in the order of the configuration.
     pub(crate) fn servers(&self) -> Result<Vec<ConnectionInfo>> {
         let first = parse(&self.url)?;
         let node = |address: &String| match host_and_port(address) {

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 /// A callback for the messages that the server pushes.
 pub(super) type OnPush = Arc<dyn Fn(PushInfo) + Send + Sync>;
 
-/// Opens connections.
+/// Opens connections to the servers of the configuration.
 #[derive(Clone)]
 pub(super) struct Dialer {
     servers: Vec<ConnectionInfo>,
@@ -196,7 +196,7 @@ fn certificates(config: &RedisConfig) -> Option<redis::TlsCertificates> {
     (client_tls.is_some() || root_cert.is_some()).then_some(redis::TlsCertificates { client_tls, root_cert })
 }
 
-/// Splits `host:port`. The host is empty if a node has no announced host name.
+/// Splits the text `host:port` into the host and the port. The host is empty if a node has no announced host name.
 pub(super) fn host_and_port(node: &str) -> Option<(&str, u16)> {
     let (host, port) = node.rsplit_once(':')?;
     Some((host, port.parse().ok()?))

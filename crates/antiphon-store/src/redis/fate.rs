@@ -10,9 +10,9 @@ pub(super) const NAME: &str = "redis";
 pub(super) enum Fate {
     /// The command did not run, because the server does not have the script (any more).
     NoScript,
-    /// The command did not run. A retry or another node can possibly run it.
+    /// The command did not run. A retry of the command, possibly on another node, can succeed.
     NotYet,
-    /// The command did not run.
+    /// The command did not run. `Link` does not retry the command.
     NotRun,
     /// The command possibly ran.
     Unknown,
@@ -44,8 +44,8 @@ impl Fate {
         }
     }
 
-    /// Returns the effect of a command if no connection could be opened. The server is down, or a proxy without a
-    /// server accepts a connection and closes it.
+    /// Returns the effect of a command if no connection could be opened. No connection can be opened if the server is
+    /// down. A proxy without a server accepts new connections and then closes them.
     pub(super) fn without_connection(error: &RedisError) -> Self {
         match Self::of(error) {
             Self::NotRun => Self::NotRun,

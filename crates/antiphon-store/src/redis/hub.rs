@@ -75,7 +75,8 @@ fn gone() -> Error {
     Error::busy(NAME, "the Tokio runtime of the Redis subscriptions has shut down")
 }
 
-/// The feeds of the subscriptions, by channel. The connection sends the events that it receives to these feeds.
+/// A map from each channel to the feeds of its subscriptions. The connection sends the events that it receives to
+/// these feeds.
 #[derive(Default)]
 struct Listeners {
     channels: Mutex<HashMap<String, Vec<Feed>>>,
@@ -120,7 +121,8 @@ struct Subscriber {
     timeout: Duration,
     listeners: Arc<Listeners>,
     connection: Option<Open>,
-    /// One future for each subscription. When the subscription is dropped, the future returns its channel.
+    /// One future for each subscription. When a subscription is dropped, its future returns the channel of the
+    /// subscription.
     leaving: FuturesUnordered<BoxFuture<'static, String>>,
     /// The time of the next attempt to connect, and the pause that follows a failure of that attempt.
     retry: (Instant, Duration),
@@ -169,7 +171,7 @@ impl Subscriber {
         }
     }
 
-    /// Adds listeners, and completes their requests after the server has confirmed the subscription.
+    /// Adds listeners, and completes the requests of the listeners after the server has confirmed the subscription.
     async fn listen(&mut self, requests: Vec<Request>) {
         if self.connection.is_none() {
             self.connect().await;
@@ -217,7 +219,8 @@ impl Subscriber {
         asked
     }
 
-    /// Removes the dropped listeners of `channel`. Unsubscribes if the channel has no listeners left.
+    /// Removes the dropped listeners of `channel`. If the channel has no listeners left, `unlisten` unsubscribes from
+    /// the channel.
     async fn unlisten(&mut self, channel: String) {
         let last = self.listeners.with(|all| {
             let Some(feeds) = all.get_mut(&channel) else { return false };

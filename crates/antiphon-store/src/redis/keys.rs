@@ -15,7 +15,7 @@ impl Keys {
         Self { space: space.to_owned(), buckets }
     }
 
-    /// Returns the key for the settings of the space.
+    /// Returns the Redis key under which the settings of the space are stored.
     pub(super) fn meta(&self) -> String {
         format!("antiphon:v1:{{{}}}", self.space)
     }
@@ -52,7 +52,8 @@ impl Keys {
     }
 }
 
-/// Returns the FNV-1a hash of a key. The hash determines the bucket of a record, so the function must never change.
+/// Returns the FNV-1a hash of a key. The hash determines the bucket of a record, so the hash function must never
+/// change.
 fn hash(key: &str) -> u64 {
     key.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)

@@ -18,10 +18,10 @@ use super::{
 };
 use crate::error::{Error, Result};
 
-/// The connection that all operations share, with its limits and retries.
+/// The connection that all operations share. `Link` limits the number of concurrent operations, and retries commands.
 ///
-/// The retries and timeouts of the client library are off, because they do not check whether a command has run. This
-/// type sends a command again only if the command has certainly not run.
+/// The retries and timeouts of the client library are off, because the client library does not check whether a command
+/// has run. `Link` sends a command again only if the command has certainly not run.
 #[derive(Clone)]
 pub(super) struct Link {
     wire: Wire,
@@ -47,7 +47,8 @@ impl Link {
                 let client = dialer.secure(builder).build()?;
                 match client.get_async_connection().await {
                     Ok(connection) => Ok(Wire::Cluster(connection)),
-                    // The client of a cluster does not return the errors of the nodes.
+                    // The cluster client does not return the error of a node. So this code connects to a node to get
+                    // the error of the node.
                     Err(error) => Err(dialer.dial_node(None, None).await.err().unwrap_or(error)),
                 }
             } else {
@@ -109,8 +110,8 @@ impl Link {
         self.send(cmd, Instant::now() + self.timeout).await.map(Option::unwrap_or_default)
     }
 
-    /// Sends a command once. If the server returns an error, returns this error together with the effect of the
-    /// command.
+    /// Sends a command to the server once. If the server returns an error, `try_once` returns the error together with
+    /// the effect of the command.
     async fn try_once(&self, cmd: &Cmd, deadline: Instant) -> Result<Result<Value, (Fate, RedisError)>> {
         let answer = match &self.wire {
             Wire::Primary(primary) => {
@@ -127,7 +128,7 @@ impl Link {
         Ok(answer.map_err(|error| (Fate::of(&error), error)))
     }
 
-    /// Sends a command. Returns `None` if the server does not have the script of the command.
+    /// Sends a command to the server. Returns `None` if the server does not have the script of the command.
     async fn send(&self, cmd: &Cmd, deadline: Instant) -> Result<Option<Value>> {
         let place = timeout_at(deadline, self.places.acquire()).await;
         let _place =
@@ -152,7 +153,7 @@ impl Link {
     }
 }
 
-/// Returns whether a new attempt to connect would also fail.
+/// Returns whether every new attempt to connect would fail with the same error.
 fn is_final(error: &RedisError) -> bool {
     matches!(error.kind(), ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig)
         || matches!(error.code(), Some("NOAUTH" | "WRONGPASS" | "NOPERM"))

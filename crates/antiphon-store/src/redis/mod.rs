@@ -1,54 +1,56 @@
 //! Redis 7 or later: a single server, a primary with Sentinels, or a cluster.
 //!
-//! Every operation is one Lua script, called by its digest (`EVALSHA`). All keys of one operation are in one hash
-//! slot. The part of a key in braces determines the slot.
+//! Every operation is one Lua script, called by its digest (`EVALSHA`). All keys of one operation are in one hash slot.
+//! The part of a key in braces determines the hash slot.
 //!
 //! - **Records** are distributed over [buckets](RedisConfig::with_buckets) by a hash of the key. The Redis keys of
 //!   bucket 7 start with `antiphon:v1:{space.7}`, followed by one of these suffixes:
 //!   - `:r:key` is a hash with the value (`v`), the revision (`n`) and the expiry time (`x`) of the record `key`.
 //!   - `:i` contains the sorted keys of all records in the bucket, for listings.
-//!   - `:x` contains the keys of the records that expire, by the time from which they can be claimed. `:x:segment`
-//!     contains only the keys with this first segment.
+//!   - `:x` contains the keys of the records that expire, sorted by the time from which each record can be claimed.
+//!     `:x:segment` contains only the keys whose first segment is `segment`.
 //!   - `:n` is the newest revision in the bucket.
-//! - **Logs**: each log is one list, `antiphon:v1:{space.l.log}`.
-//! - **Jobs**: each queue has one slot, `antiphon:v1:{space.q.queue}`, with a stream and its consumer group (`:s`).
-//!   `lua/queue.lua` describes the other keys of a queue.
+//! - **Logs** are lists: each log is the list `antiphon:v1:{space.l.log}`.
+//! - **Jobs** are in streams: each queue has one hash slot, `antiphon:v1:{space.q.queue}`, with a stream and its
+//!   consumer group (`:s`). `lua/queue.lua` describes the other keys of a queue.
 //! - **Events** use sharded publish and subscribe on `antiphon:v1:{space.b}:topic`.
 //!
-//! A script receives the part of the key up to the closing brace, and derives the full keys from it. All times come
-//! from the server's clock.
+//! A script receives the part of the key up to the closing brace, and derives the full keys from this part. All times
+//! come from the server's clock.
 //!
 //! # Connections
 //!
-//! All handles from one [`Redis`] share these connections:
-//! - One connection for operations. In a cluster, there is one connection for operations to each node.
-//! - One connection that listens for events. This connection is opened when it is first needed.
-//! - One connection for each queue with waiting workers, up to [`RedisConfig::with_max_waiting_queues`].
+//! All handles from one [`Redis`] share the following connections:
+//! - One connection carries all operations. In a cluster, each node has its own connection for operations.
+//! - One connection listens for events. The connection for events is opened when it is first needed.
+//! - Each queue with waiting workers has one connection. The maximum number of connections for waiting workers is
+//!   [`RedisConfig::with_max_waiting_queues`].
 //!
-//! A waiting worker does not need its own connection. Thousands of workers share the connection of their queue.
-//! Lost connections are opened again, with [Sentinel](RedisConfig::with_sentinel) to the primary that Sentinel names.
-//! Subscriptions then receive an [`Event::Gap`](crate::Event::Gap).
+//! A waiting worker does not need its own connection. Thousands of workers share the connection of their queue. If a
+//! connection is lost, this crate opens a new connection. With [Sentinel](RedisConfig::with_sentinel), the new
+//! connection leads to the primary that Sentinel names. After a lost connection, subscriptions receive an
+//! [`Event::Gap`](crate::Event::Gap).
 //!
 //! # Durability and failover
 //!
 //! A server with `appendonly yes` and `appendfsync always` keeps every acknowledged write. With `appendfsync` set to
-//! `everysec`, the server can lose the writes of the last second. If a replica takes over, the writes that were not
-//! yet replicated are lost. The setting `min-replicas-to-write` makes lost writes less likely, but does not prevent
-//! them. After such a failover a job can run twice, and two writers at one revision can both have succeeded. Revisions
-//! are based on the time, so a lost revision is not used again. If you cannot accept lost writes, use PostgreSQL or
-//! NATS.
+//! `everysec`, the server can lose the writes of the last second. If a replica takes over, the writes that were not yet
+//! replicated are lost. The setting `min-replicas-to-write` makes lost writes less likely, but does not prevent lost
+//! writes. After a failover that loses writes, a job can run twice, and two writers at one revision can both have
+//! succeeded. Revisions are based on the time, so a lost revision is not used again. If you cannot accept lost writes,
+//! use PostgreSQL or NATS.
 //!
 //! # Server settings
 //!
 //! - `maxmemory-policy noeviction`: with any other policy, Redis deletes records when its memory is full. With
-//!   `noeviction`, a full server rejects writes that add data, and these calls return [`Error::Busy`]. Jobs can still
-//!   be leased and finished, and records can be deleted.
+//!   `noeviction`, a full server rejects writes that add data, and the rejected calls return [`Error::Busy`]. On a full
+//!   server, jobs can still be leased and finished, and records can be deleted.
 //! - `appendonly yes`: Redis writes every change to a file, so that data survives a restart.
-//! - An ACL user needs all commands except the administrative ones on `~antiphon:v1:*` and `&antiphon:v1:*`.
+//! - An ACL user needs all commands except the administrative commands on `~antiphon:v1:*` and `&antiphon:v1:*`.
 //!
 //! # Limits
 //!
-//! - All data is in memory. Each queue and each log is on one node. All events of a space go through one node.
+//! - Redis keeps all data in memory. Each queue and each log is on one node. All events of a space go through one node.
 //! - The server drops an unclaimed record one day after it expired.
 //! - [`claim_expired`](crate::Store::claim_expired) with a prefix of several segments searches all expired records
 //!   under the first segment, a few thousand at a time.
@@ -133,7 +135,7 @@ impl fmt::Debug for Redis {
     }
 }
 
-/// Checks that all processes use the same layout, and warns about server settings that can lose data.
+/// Checks that all processes store the data in the same layout, and warns about server settings that can lose data.
 async fn settle(link: &Link, keys: &Keys, config: &RedisConfig) -> Result<()> {
     let reply = link.run(&script::OPEN, keys.meta(), |cmd| {
         cmd.arg(config.buckets);

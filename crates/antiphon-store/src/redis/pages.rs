@@ -1,4 +1,4 @@
-//! Operations over all buckets: listings, claims and removals.
+//! Operations over all buckets of a space: listings, claims and removals.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::{
 /// The maximum number of records of one page and of one claim.
 const MOST: usize = 1000;
 
-/// The position of a listing: a bucket, and the last listed key in it.
+/// The position at which a listing continues: a bucket, and the last listed key in the bucket.
 struct Position {
     bucket: u16,
     after: Option<String>,
@@ -44,7 +44,7 @@ impl Position {
 }
 
 /// A page of records from one bucket. If the bucket possibly has more records, the page also contains the key after
-/// which they start.
+/// which the further records start.
 struct BucketPage {
     records: Vec<Record>,
     after: Option<String>,
@@ -137,11 +137,11 @@ impl RedisStore {
         let buckets = self.shared.keys.buckets();
         let mut left = limit.min(MOST);
         let mut claimed = Vec::new();
-        // Claimers start at a random bucket, to avoid conflicts between them.
+        // Each claimer starts at a random bucket, to avoid conflicts between claimers.
         let mut pending: Vec<u16> = (0..buckets).collect();
         pending.rotate_left(usize::from(random()? % buckets));
         while left > 0 && !pending.is_empty() {
-            // Every bucket gets a share of the limit, so that the total does not exceed it.
+            // Every bucket gets a share of the limit, so that all buckets together do not exceed the limit.
             let width = pending.len().min(left);
             let share = left / width;
             let round: Vec<u16> = pending.drain(..width).collect();

@@ -11,8 +11,9 @@ use super::dial::{Dialer, OnPush};
 
 /// The connection that operations share, to a single server or to the primary that Sentinel names.
 ///
-/// A lost connection is opened again when the next command needs it. `ConnectionManager` of the client library does
-/// the same for one fixed address. It does not say whether a command failed because no connection could be opened.
+/// A lost connection is opened again when the next command needs a connection. `ConnectionManager` of the client
+/// library also opens a lost connection again, but only to one fixed address. The errors of `ConnectionManager` do not
+/// show whether a command failed because no connection could be opened.
 #[derive(Clone)]
 pub(super) struct Primary {
     inner: Arc<Inner>,
@@ -21,9 +22,9 @@ pub(super) struct Primary {
 struct Inner {
     dialer: Dialer,
     open: Mutex<Option<Open>>,
-    /// The error of the last attempt to connect. The lock is held during an attempt.
+    /// The error of the last attempt to connect. The lock is held during an attempt to connect.
     failure: tokio::sync::Mutex<Option<RedisError>>,
-    /// The number of attempts that have ended.
+    /// The number of attempts to connect that have ended.
     attempts: AtomicU64,
 }
 
@@ -47,7 +48,7 @@ impl Primary {
         Ok(primary)
     }
 
-    /// Returns the open connection, or opens a connection. If this returns an error, no command was sent.
+    /// Returns the open connection, or opens a connection. If `connection` returns an error, no command was sent.
     pub(super) async fn connection(&self) -> RedisResult<Open> {
         if let Some(open) = self.current() {
             return Ok(open);
@@ -57,8 +58,8 @@ impl Primary {
         if let Some(open) = self.current() {
             return Ok(open);
         }
-        // While this call waited for the lock, another call has tried. Many waiting calls must not try one after the
-        // other.
+        // While this call waited for the lock, another call tried to connect and failed. This call returns the error
+        // of the other call, so that many waiting calls do not try one after the other.
         if let Some(error) =
             failure.as_ref().filter(|_| self.inner.attempts.load(Ordering::Acquire) != attempts)
         {
@@ -104,7 +105,7 @@ impl Open {
     }
 }
 
-/// Returns whether the connection is lost, or its server is not the primary (any more).
+/// Returns `true` if the connection is lost, or if the server of the connection is not the primary.
 fn leads_elsewhere(error: &RedisError) -> bool {
     let kind = error.kind();
     error.is_connection_dropped()

@@ -19,7 +19,7 @@ use crate::{
     store::{Cursor, Page},
 };
 
-/// The maximum number of jobs that one call leases, and of jobs on one page of dead jobs.
+/// The maximum number of jobs that one call leases, or that one page of dead jobs contains.
 const MOST: usize = 256;
 
 /// A [`Queue`] in Redis.
@@ -34,7 +34,7 @@ impl RedisQueue {
         Self { shared, config }
     }
 
-    /// Leases available jobs, and returns the time until the next job can become available, if it is known.
+    /// Leases available jobs, and returns the time until the next job can become available, if this time is known.
     async fn take(&self, queue: &str, key: &str, limit: usize) -> Result<(Vec<Job>, Option<Duration>)> {
         let reply = self.shared.link.run(&script::LEASE, key.to_owned(), |cmd| {
             cmd.arg(limit).arg(millis(self.config.lease).max(1)).arg(self.config.max_attempts);
@@ -50,7 +50,7 @@ impl RedisQueue {
         Ok((jobs, next))
     }
 
-    /// Runs a script that requires the lease.
+    /// Runs a script that changes a leased job. The script fails if the worker has lost the lease.
     async fn held(
         &self,
         lease: &Lease,

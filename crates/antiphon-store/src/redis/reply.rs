@@ -15,7 +15,7 @@ impl Parts {
         }
     }
 
-    /// Returns the number of remaining parts.
+    /// Returns the number of parts of the reply that were not read yet.
     pub(super) fn left(&self) -> usize {
         self.0.len()
     }
@@ -48,7 +48,7 @@ pub(super) fn count(value: &Value) -> Result<u64> {
     int(value).and_then(|value| u64::try_from(value).map_err(|_| odd_reply()))
 }
 
-/// Reads a number. Redis stores some numbers as text.
+/// Reads a number from a reply. Redis stores some numbers as text.
 pub(super) fn int(value: &Value) -> Result<i64> {
     let int = match value {
         Value::Int(int) => Some(*int),

@@ -2,7 +2,7 @@ use std::sync::LazyLock;
 
 use redis::Cmd;
 
-/// A script and its digest.
+/// A Lua script and its digest.
 pub(super) struct Script {
     code: &'static str,
     digest: String,

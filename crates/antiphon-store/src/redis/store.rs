@@ -21,7 +21,7 @@ use crate::{
     store::{Cursor, ENTRY_COST, MAX_VALUE, Page, Record, Revision, Store, check_entries, check_value},
 };
 
-/// The maximum number of entries of one append and of one read.
+/// The maximum number of entries that one append stores, or that one read returns.
 const MAX_ENTRIES: usize = MAX_VALUE / ENTRY_COST;
 
 /// The size in bytes after which a reply contains no further items.

@@ -12,8 +12,8 @@ use tokio::{
 
 use super::{dial::Dialer, link::Link, script};
 
-/// The maximum time between two checks of the queue. These checks are needed if a process stops after it has taken the
-/// token.
+/// The maximum time between two checks of the queue. The checks are needed if a process stops after the process has
+/// taken the token of the queue.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The poll interval of queues that have no connection of their own.
@@ -25,8 +25,8 @@ const LINGER: Duration = Duration::from_secs(10);
 /// Wakes workers that wait for jobs.
 ///
 /// Each queue with waiting workers has one task with a dedicated connection. The task blocks on the queue's `:wake`
-/// token and wakes one worker for each token. A script that leases a job puts a token back if the queue has more jobs.
-/// So in all processes together, the number of woken workers does not exceed the number of jobs.
+/// token and wakes one worker for each token. A script that leases a job puts a token back if the queue has further
+/// jobs. So in all processes together, the number of woken workers does not exceed the number of jobs.
 #[derive(Clone)]
 pub(super) struct Waits {
     inner: Arc<Inner>,
@@ -48,7 +48,7 @@ struct Waiters {
 
 struct State {
     line: VecDeque<oneshot::Sender<()>>,
-    /// The time of the next check, if no token arrives.
+    /// The time of the next check of the queue, if no token arrives.
     next: Instant,
 }
 
@@ -68,7 +68,7 @@ impl Waits {
 
     /// Adds a worker that waits for the queue at `key`.
     ///
-    /// `lease` is the duration of leases. `next` is the time until the next job can become available, if it is
+    /// `lease` is the duration of leases. `next` is the time until the next job can become available, if this time is
     /// known.
     pub(super) fn join(&self, key: &str, lease: Duration, next: Option<Duration>) -> Waiting {
         let mut queues = lock(&self.inner.queues);
@@ -127,15 +127,15 @@ impl Waiters {
     }
 }
 
-/// A waiting worker.
+/// A worker that waits for a job.
 pub(super) struct Waiting {
     turn: oneshot::Receiver<()>,
     waiters: Arc<Waiters>,
 }
 
 impl Waiting {
-    /// Waits until this worker must check the queue, and returns `true`. Returns `false` if this has not happened at
-    /// the time `until`.
+    /// Waits until the worker must check the queue, and returns `true`. Returns `false` if the worker need not check
+    /// the queue before the time `until`.
     pub(super) async fn woken(&mut self, until: Instant) -> bool {
         if timeout_at(until, &mut self.turn).await.is_ok() {
             return true;
@@ -144,7 +144,7 @@ impl Waiting {
         self.turn.try_recv().is_ok()
     }
 
-    /// Registers the time until the next job can become available, if it is known.
+    /// Registers the time until the next job can become available, if this time is known.
     pub(super) fn looked(self, next: Option<Duration>) {
         lock(&self.waiters.state).look_in(next);
     }
@@ -227,7 +227,7 @@ impl Task {
     }
 }
 
-/// A connection on which one task waits.
+/// A connection on which the task of one queue waits for a token.
 struct Line<'a> {
     connection: MultiplexedConnection,
     _permit: SemaphorePermit<'a>,

@@ -1,4 +1,4 @@
-//! Streams of JSON lines.
+//! Converts streams of JSON lines, for example stdio.
 
 use std::{
     fmt,
@@ -13,15 +13,15 @@ use crate::weight::{Kind, MAX_PARSED_BYTES, Weight, reject};
 
 /// The maximum length of a converted line, in bytes. The SDK has the same limit, and discards longer lines.
 const MAX_LINE: usize = 16 * 1024 * 1024;
-/// The maximum number of bytes per read or write.
+/// The maximum number of bytes that one read or write transfers.
 const CHUNK: usize = 8 * 1024;
 /// The maximum size of an idle buffer, in bytes.
 const KEEP: usize = 64 * 1024;
 
-/// A byte stream of JSON lines, which gives the SDK support for the tasks of MCP 2025-11-25. It converts incoming
-/// messages before the SDK reads them, and outgoing messages after the SDK has written them.
+/// A byte stream of JSON lines, which gives the SDK support for the tasks of MCP 2025-11-25. The stream converts
+/// incoming messages before the SDK reads them, and outgoing messages after the SDK has written them.
 ///
-/// The stream buffers each line until it is complete. Lines of more than 16 MiB pass unchanged, in parts.
+/// The stream buffers each line until the line is complete. Lines of more than 16 MiB pass unchanged, in parts.
 pub struct Lines<S> {
     stream: S,
     incoming: RewrittenLines,
@@ -31,19 +31,20 @@ pub struct Lines<S> {
 impl<S> Lines<S> {
     /// Wraps the server's end of `stream`.
     ///
-    /// If parsing a line would need too much memory, the SDK does not receive the line. See
-    /// [`with_max_parsed_bytes`](Self::with_max_parsed_bytes).
+    /// If parsing a line would need more memory than [`with_max_parsed_bytes`](Self::with_max_parsed_bytes) allows,
+    /// the SDK does not receive the line.
     pub fn server(stream: S) -> Self {
         Self::new(stream, super::server_in, super::server_out).with_max_parsed_bytes(MAX_PARSED_BYTES)
     }
 
-    /// Sets the maximum memory for parsing one incoming line, in bytes. The memory is estimated from the number of
-    /// JSON values. A line can always use 8 times its own length, even if that is more than the maximum. Default: 8 MiB
-    /// on the server's end, no limit on the client's end.
+    /// Sets the maximum memory for parsing one incoming line, in bytes. The memory is estimated from the number of JSON
+    /// values. A line can always use 8 times its own length, even if 8 times the length is more than the maximum
+    /// memory. Default: 8 MiB on the server's end, no limit on the client's end.
     ///
-    /// If a request needs more memory, the SDK receives a request with the method [`REJECTED`](super::REJECTED) and the
-    /// same ID instead. An `antiphon::Server` returns an error for this request. If a response needs more memory, the
-    /// SDK receives an error instead of the response. A notification that needs more memory is discarded.
+    /// If a request needs more memory than the maximum, the SDK receives a request with the method
+    /// [`REJECTED`](super::REJECTED) and the same ID instead. An `antiphon::Server` returns an error for a request
+    /// with the method `REJECTED`. If a response needs more memory than the maximum, the SDK receives an error instead
+    /// of the response. The stream discards a notification that needs more memory than the maximum.
     #[must_use]
     pub fn with_max_parsed_bytes(mut self, bytes: usize) -> Self {
         self.incoming.max_parsed = Some(bytes);
@@ -86,7 +87,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Lines<S> {
 }
 
 impl<S: AsyncWrite + Unpin> Lines<S> {
-    /// Writes the converted bytes.
+    /// Writes the converted bytes to the wrapped stream.
     fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         loop {
             let ready = self.outgoing.ready();
@@ -105,7 +106,7 @@ impl<S: AsyncWrite + Unpin> Lines<S> {
 impl<S: AsyncWrite + Unpin> AsyncWrite for Lines<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<Result<usize>> {
         let this = self.get_mut();
-        // Accept no bytes before the earlier ones are written, so that a slow reader slows down the writer.
+        // Accept no new bytes before the earlier bytes are written, so that a slow reader slows down the writer.
         ready!(this.poll_drain(cx))?;
         let taken = &buf[..buf.len().min(CHUNK)];
         this.outgoing.take(taken);
@@ -137,16 +138,16 @@ impl<S> fmt::Debug for Lines<S> {
 
 type Revise = fn(&[u8]) -> Option<Vec<u8>>;
 
-/// One direction of a stream.
+/// The conversion of the lines in one direction of a stream.
 struct RewrittenLines {
     revise: Revise,
     /// The maximum memory for parsing a line, in bytes.
     max_parsed: Option<usize>,
-    /// The incomplete line.
+    /// The received part of an incomplete line.
     line: Vec<u8>,
-    /// Whether the line is too long. The rest of the line passes unchanged.
+    /// Whether the current line is too long. The rest of a line that is too long passes unchanged.
     long: bool,
-    /// The converted bytes, and the number of these bytes that were already read.
+    /// The converted bytes. `given` is the number of these bytes that were already read.
     ready: Vec<u8>,
     given: usize,
 }
@@ -213,7 +214,8 @@ fn put(ready: &mut Vec<u8>, (revise, max_parsed): (Revise, Option<usize>), line:
     }
 }
 
-/// Returns the replacement for a message that cannot be parsed within `limit` bytes of memory.
+/// Returns the replacement for a message that cannot be parsed within `limit` bytes of memory, or `None` if the
+/// message is discarded.
 fn rejected(message: &[u8], limit: usize) -> Option<Vec<u8>> {
     let too_heavy = Weight::of(message).check(limit).err()?;
     let (kind, error) = reject(message, -32600, &too_heavy.to_string());
@@ -224,7 +226,7 @@ fn rejected(message: &[u8], limit: usize) -> Option<Vec<u8>> {
     })
 }
 
-/// Clears a buffer, and frees its memory if it is large.
+/// Clears a buffer, and frees the memory of the buffer if the buffer is large.
 fn forget(buffer: &mut Vec<u8>) {
     buffer.clear();
     buffer.shrink_to(KEEP);

@@ -12,8 +12,8 @@
 //! | `tasks/get`, `tasks/cancel`, `tasks/list`, `tasks/result` | `antiphon/tasks/get` and so on, with the same prefix |
 //! | `tools/list` | `antiphon/tools/list` |
 //!
-//! Requests of MCP 2026-07-28 or later stay unchanged. The handler of a client writes the names in the right column,
-//! and the server receives the names in the left column.
+//! Requests of MCP 2026-07-28 or later stay unchanged. A client's handler writes the names in the right column of this
+//! table, and the server receives the names in the left column.
 //!
 //! | from a server | as a handler writes it, and a client reads it |
 //! |---|---|
@@ -22,9 +22,10 @@
 //! | a task as a result | only in clients: `{"task": …}`, because the SDK would parse the task as MCP 2026-07-28 |
 //! | `_meta` next to `task` or `tasks` | only in clients: the `_meta` is moved into the task, or removed |
 //!
-//! The last conversion is necessary, because the SDK would otherwise lose all fields of such a result except `_meta`.
-//! Each function of this module takes one message. The function returns the converted message, or `None` if the message
-//! does not change. The functions do not parse most messages, but only search the messages for a few words.
+//! The conversion of `_meta` next to `task` or `tasks` is necessary, because the SDK would otherwise lose all fields
+//! of the result except `_meta`. Each conversion function of this module takes one message. The function returns the
+//! converted message, or `None` if the message does not change. The conversion functions do not parse most messages,
+//! but only search the messages for a few words.
 
 mod lines;
 
@@ -37,17 +38,17 @@ pub use self::lines::Lines;
 use crate::revision;
 
 /// The key under `capabilities.experimental` that contains the `tasks` of a server's capabilities. A server's handler
-/// writes this key, and a client reads it.
+/// writes this key, and a client reads this key.
 pub const TASKS: &str = "antiphon/tasks";
 /// The key in a tool's `_meta` that contains the tool's `execution`. A client reads this key.
 pub const EXECUTION: &str = "antiphon/execution";
 
-/// The method name of a replacement request. It replaces a request that is too large to parse. The `params` of this
-/// request are the error that the server must return.
+/// The method name of a replacement request. A replacement request replaces a request that is too large to parse. The
+/// `params` of the replacement request are the error that the server must return.
 pub const REJECTED: &str = "antiphon/rejected";
 
-/// Returns the replacement request for a rejected request. `error` contains the request's ID. The server must return
-/// `error` as its response.
+/// Returns the replacement request for a rejected request. `error` contains the ID of the rejected request. The server
+/// must return `error` as its response.
 fn as_request(error: &[u8]) -> Vec<u8> {
     #[derive(Deserialize)]
     struct Rejected {
@@ -79,7 +80,7 @@ pub fn server_in(message: &[u8]) -> Option<Vec<u8>> {
         _ => return None,
     };
     let params = match call.params {
-        // The SDK rejects other params.
+        // The SDK rejects params that are not an object.
         Some(params) if !params.get().starts_with('{') => return None,
         Some(params) => serde_json::from_str(params.get()).ok()?,
         None => Params::default(),
@@ -136,7 +137,7 @@ pub fn client_out(message: &[u8]) -> Option<Vec<u8>> {
     Some(call.renamed(message, name))
 }
 
-/// Returns the MCP name of a renamed method, or `None` if `method` is not a name of this module.
+/// Returns the MCP name of the renamed method `method`, or `None` if this module has not renamed `method`.
 pub fn official(method: &str) -> Option<&'static str> {
     match method {
         "antiphon/tasks/call" => Some("tools/call"),
@@ -149,8 +150,8 @@ pub fn official(method: &str) -> Option<&'static str> {
     }
 }
 
-/// Returns whether `message` requests the capabilities of a server. Only responses to such requests need
-/// [`server_out`].
+/// Returns whether `message` requests the capabilities of a server. Only responses to requests for which this function
+/// returns `true` need [`server_out`].
 pub fn asks_for_capabilities(message: &[u8]) -> bool {
     const WORDS: [&str; 3] = [r#""initialize""#, r#""server/discover""#, r#""server\/discover""#];
     let name = Call::read(message, &WORDS);
@@ -168,7 +169,7 @@ fn text<'a>(message: &'a [u8], words: &[&str]) -> Option<&'a str> {
     (is_object && words.iter().any(|word| text.contains(word))).then_some(text)
 }
 
-/// A request, which borrows from the message.
+/// The parts of a request, which borrow from the message.
 #[derive(Deserialize)]
 struct Call<'a> {
     #[serde(rename = "id")]
@@ -188,7 +189,7 @@ impl<'a> Call<'a> {
         serde_json::from_str(self.method.get()).ok()
     }
 
-    /// Returns the message with another method. The rest of the message is unchanged.
+    /// Returns the message with the method `name`. The rest of the message is unchanged.
     fn renamed(&self, message: &[u8], name: &str) -> Vec<u8> {
         let method = self.method.get();
         // Invariant: `method` points into `message`, so the difference of the addresses is its offset.
@@ -222,7 +223,7 @@ struct Answer<'a> {
     result: Option<&'a RawValue>,
 }
 
-/// The fields of a result that show its kind.
+/// The fields of a result that show the kind of the result.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Found {

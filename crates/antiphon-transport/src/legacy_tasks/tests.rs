@@ -84,7 +84,7 @@ fn everything_else_to_a_server_is_left_alone() {
         r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}"#,
         r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","task":null}}"#,
         r#"{"jsonrpc":"2.0","id":1,"method":"tasks/update","params":{"taskId":"t"}}"#,
-        // These are not requests.
+        // These messages are not requests.
         r#"{"jsonrpc":"2.0","method":"tasks/get","params":{"taskId":"t"}}"#,
         r#"{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"taskId":"t"}}"#,
         r#"{"jsonrpc":"2.0","id":1,"result":{"method":"tasks/get","task":{}}}"#,

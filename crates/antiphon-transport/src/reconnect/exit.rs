@@ -1,4 +1,4 @@
-//! Sends the messages of a client over the current connection.
+//! Sends the messages of a client over the current connection of the client.
 
 use std::{
     collections::HashSet,
@@ -21,7 +21,7 @@ pub(super) struct Shared<O> {
     pub(super) open: Mutex<Open>,
 }
 
-/// The connection over which messages are currently sent.
+/// The connection over which the client currently sends messages.
 pub(super) enum Exit<O> {
     /// The outbox of the connection with this number.
     Up(O, u64),
@@ -35,7 +35,7 @@ pub(super) enum Exit<O> {
 pub(super) struct Open {
     pub(super) number: u64,
     pub(super) requests: HashSet<RequestId>,
-    /// The handshake, which is repeated on a new connection.
+    /// The ID and the text of the `initialize` request, which the client repeats on a new connection.
     pub(super) initialize: Option<(RequestId, String)>,
     pub(super) initialized: Option<String>,
     pub(super) version: Option<ProtocolVersion>,
@@ -74,7 +74,8 @@ impl<O: Outbox> Shared<O> {
 }
 
 impl Open {
-    /// Records a message on connection `number`. Returns `false` if that connection is already lost.
+    /// Records that a message is sent on the connection with the number `number`. Returns `false` if this connection is
+    /// already lost.
     fn note(&mut self, message: &TxJsonRpcMessage<RoleClient>, text: &str, number: u64) -> bool {
         if self.number != number {
             return false;

@@ -1,4 +1,4 @@
-//! A client that reconnects.
+//! A client that reconnects after it has lost the connection to a server.
 
 mod exit;
 
@@ -32,19 +32,20 @@ use crate::{
     inbox::{Inbox, TRANSPORT_ERROR, Verdict, answered, write},
 };
 
-/// The settings for the reconnects of a client that has lost the connection to a server.
+/// The settings with which a client reconnects after it has lost the connection to a server.
 ///
-/// After a reconnect, the server no longer has the state of the old connection. See the documentation of the crate.
+/// After a reconnect, the server no longer has the state of the old connection. The documentation of the crate
+/// describes the effects of a reconnect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reconnect {
     /// The number of attempts to reconnect before the client gives up. Default: 5.
     pub attempts: u32,
-    /// The delay before the first attempt to reconnect. The delay doubles with each attempt. To spread the reconnects
-    /// of many clients, each delay is shortened by a random part of up to one half. Default: 250 ms.
+    /// The delay before the first attempt to reconnect. The delay doubles with each further attempt. To spread the
+    /// reconnects of many clients, each delay is shortened by a random part of up to one half. Default: 250 ms.
     pub first_delay: Duration,
-    /// The longest delay between two attempts. After a connection that lasted at least this long, the client counts
-    /// attempts from zero again. Default: 10 seconds.
+    /// The longest delay between two attempts to reconnect. If a connection lasted at least as long as this delay, the
+    /// client counts attempts from zero again. Default: 10 seconds.
     pub max_delay: Duration,
 }
 
@@ -62,7 +63,8 @@ impl Reconnect {
         self
     }
 
-    /// Sets the delay before the first attempt to reconnect, and the longest delay. Default: 250 ms and 10 seconds.
+    /// Sets the delay before the first attempt to reconnect, and the longest delay between two attempts. Default: 250
+    /// ms and 10 seconds.
     #[must_use]
     pub fn with_delays(mut self, first: Duration, max: Duration) -> Self {
         self.first_delay = first;
@@ -83,17 +85,17 @@ pub(crate) trait Link: Send + Sized + 'static {
     type Outbox: Outbox;
 
     fn outbox(&self) -> Self::Outbox;
-    /// Returns the next message, or `None` after the connection has ended. This method is cancel safe.
+    /// Returns the next message, or `None` after the connection has ended. The method `next` is cancel safe.
     fn next(&mut self) -> impl Future<Output = Option<Bytes>> + Send;
     fn close(self) -> impl Future<Output = ()> + Send;
 }
 
-/// The sending side of a connection.
+/// The sending side of a client's connection.
 pub(crate) trait Outbox: Clone + Send + Sync + 'static {
     fn send(&self, text: String) -> impl Future<Output = Result<()>> + Send;
 }
 
-/// A type that opens connections.
+/// A type that opens connections to one server.
 pub(crate) trait Dial: Send + Sync + 'static {
     type Link: Link;
 
@@ -105,7 +107,7 @@ pub(crate) struct Client<D: Dial> {
     dial: Arc<D>,
     settings: Settings,
     state: State<D::Link>,
-    /// Messages that the service receives before any other message: the errors for its open requests.
+    /// Messages that the service receives before any other message: the errors for the open requests of the service.
     news: VecDeque<RxJsonRpcMessage<RoleClient>>,
     inbox: Inbox,
     /// The Tokio task that sends an error to the server, because the server has too many open requests.
@@ -131,7 +133,7 @@ enum State<L> {
 }
 
 impl<D: Dial> Client<D> {
-    /// Connects once. The caller decides whether to try again.
+    /// Makes one attempt to connect. The caller decides whether to try again.
     pub(crate) async fn connect(dial: D, settings: Settings) -> Result<Self> {
         let link = in_time(settings.connect_timeout, dial.dial()).await?;
         let shared = Shared {
@@ -227,7 +229,7 @@ impl<D: Dial> Client<D> {
         }
     }
 
-    /// Stores the information that is needed for a new handshake.
+    /// Stores the information from a message that the client needs for a new handshake.
     fn note(&self, message: &RxJsonRpcMessage<RoleClient>) {
         let (id, version) = match message {
             JsonRpcMessage::Response(response) => match &response.result {
@@ -249,7 +251,7 @@ impl<D: Dial> Client<D> {
         }
     }
 
-    /// Handles a lost connection: reports an error for all open requests, and reconnects.
+    /// Handles a lost connection: reports an error for all open requests, and starts to reconnect.
     fn lose(&mut self) {
         let State::Up(_, since) = std::mem::replace(&mut self.state, State::Over) else { return };
         let (handshake, began) = {
@@ -330,7 +332,7 @@ impl<D: Dial> Client<D> {
     }
 }
 
-/// Repeats the handshake.
+/// Repeats the MCP handshake on a new connection.
 async fn greet<L: Link>(
     link: &mut L,
     (id, initialize): (RequestId, String),
@@ -363,7 +365,7 @@ async fn greet<L: Link>(
     }
 }
 
-/// Returns the cancellation of a question whose connection is lost, so that the user does not have to answer the
+/// Returns a notification that cancels a question whose connection is lost. The user then does not have to answer the
 /// question.
 fn withdrawn(id: RequestId) -> RxJsonRpcMessage<RoleClient> {
     let params = CancelledNotificationParam::new(Some(id), Some("the connection was lost".into()));
@@ -372,7 +374,7 @@ fn withdrawn(id: RequestId) -> RxJsonRpcMessage<RoleClient> {
     )))
 }
 
-/// Returns the error of a request whose connection is lost.
+/// Returns the error response for a request whose connection is lost.
 fn lost(id: RequestId) -> RxJsonRpcMessage<RoleClient> {
     let error = ErrorData::new(
         ErrorCode(TRANSPORT_ERROR),

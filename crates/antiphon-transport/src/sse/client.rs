@@ -1,4 +1,4 @@
-//! The client side: one request that stays open, and one request for each message.
+//! The client side of HTTP+SSE: one HTTP request that stays open for events, and one HTTP request for each message.
 
 use std::{collections::VecDeque, future::Future, sync::Arc, time::Duration};
 
@@ -21,7 +21,7 @@ use crate::{
     reconnect::{Client, Dial, Link, Outbox, Reconnect, Settings, refused},
 };
 
-/// The maximum number of messages that are posted at the same time.
+/// The maximum number of messages that a client posts at the same time.
 const POSTS: usize = 8;
 
 /// The settings of a client over HTTP+SSE.
@@ -60,24 +60,25 @@ impl SseClientConfig {
         self
     }
 
-    /// Sets the HTTP client that sends the requests, for example with an HTTP proxy or special certificates. This
-    /// client must have no total timeout, because such a timeout would end the event stream. Default: a client without
-    /// special settings.
+    /// Sets the HTTP client that sends the requests, for example with an HTTP proxy or special certificates. The HTTP
+    /// client must have no total timeout, because a total timeout would end the event stream. Default: a client
+    /// without special settings.
     #[must_use]
     pub fn with_http(mut self, http: reqwest::Client) -> Self {
         self.http = Some(http);
         self
     }
 
-    /// Sets the maximum time to connect. A reconnect also includes the repeated MCP handshake. Default: 10 seconds.
+    /// Sets the maximum time to connect to the server. For a reconnect, the maximum time includes the repeated MCP
+    /// handshake. Default: 10 seconds.
     #[must_use]
     pub fn with_connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
         self
     }
 
-    /// Sets how the client reconnects after it has lost the server. With `None`, the client ends with the first event
-    /// stream. Default: [`Reconnect::default`].
+    /// Sets how the client reconnects after it has lost the server. With `None`, the client does not reconnect, and
+    /// ends with the first event stream. Default: [`Reconnect::default`].
     #[must_use]
     pub fn with_reconnect(mut self, reconnect: impl Into<Option<Reconnect>>) -> Self {
         self.reconnect = reconnect.into();
@@ -98,8 +99,9 @@ impl SseClientConfig {
         self
     }
 
-    /// Sets the maximum time without data on the event stream. Comments also count as data. After this time, the
-    /// client treats the server as lost. Default: no limit, because some servers send no keep-alive comments.
+    /// Sets the maximum time without data on the event stream. Comments on the event stream also count as data. If no
+    /// data arrives for the maximum time, the client treats the server as lost. Default: no limit, because some
+    /// servers send no keep-alive comments.
     #[must_use]
     pub fn with_idle_limit(mut self, idle: impl Into<Option<Duration>>) -> Self {
         self.idle_limit = idle.into();
@@ -131,7 +133,7 @@ impl SseClientConfig {
 pub struct SseClient(Client<Dialer>);
 
 impl SseClient {
-    /// Opens the event stream at `url`, and waits until the server sends the URL for messages.
+    /// Opens the event stream at `url`, and waits until the server has sent the URL for messages.
     ///
     /// # Errors
     ///
@@ -147,9 +149,9 @@ impl SseClient {
         Ok(Self(Client::connect(Dialer::new(url, config)?, settings).await?))
     }
 
-    /// Returns a watch on the number of the current session. The first session has the number 1. When the number
-    /// changes, the client has reconnected, and the server's state of the old session (subscriptions, log level, open
-    /// requests) is lost.
+    /// Returns a `watch` receiver for the number of the current session. The first session has the number 1. When the
+    /// session number changes, the client has reconnected, and the server's state of the old session (subscriptions,
+    /// log level, open requests) is lost.
     pub fn connections(&self) -> watch::Receiver<u64> {
         self.0.connections()
     }
@@ -242,7 +244,7 @@ impl Dial for Dialer {
         let url = base
             .join(&endpoint)
             .map_err(|_| bad("the server sent it as its `endpoint`, but it is not a valid URL"))?;
-        // Otherwise a server could make its clients send their credentials to another server.
+        // Without this check, a server could make its clients send their credentials to another server.
         if url.origin() != base.origin() {
             return Err(bad("the server sent it as its `endpoint`, but it belongs to another server"));
         }
@@ -257,14 +259,14 @@ impl Dial for Dialer {
     }
 }
 
-/// A stream of events, and the URL to which messages are posted.
+/// An open stream of events, and the URL to which the client posts messages.
 struct Stream {
     response: reqwest::Response,
     reader: Reader,
     events: VecDeque<Event>,
     idle: Option<Duration>,
     heard: Instant,
-    /// `None` until the server has sent the URL.
+    /// The sending side. The field `outbox` is `None` until the server has sent the URL for messages.
     outbox: Option<Postbox>,
 }
 
@@ -327,7 +329,8 @@ struct Postbox {
     timeout: Duration,
 }
 
-/// Converts the error of a post. If the connection was open, it is unknown whether the server received the message.
+/// Converts the error of a failed POST. If the connection was open, it is unknown whether the server received the
+/// message.
 fn unsent(error: reqwest::Error) -> Error {
     if error.is_connect() || error.is_builder() {
         Error::connection(error)

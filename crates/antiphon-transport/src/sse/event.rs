@@ -1,23 +1,24 @@
-//! Parses server-sent events from chunks. A chunk can end at any byte.
+//! Parses server-sent events from chunks of bytes. A chunk can end at any byte of an event.
 
 use crate::{Error, Result};
 
-/// An event with data.
+/// A server-sent event that contains data.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Event {
     pub(super) name: String,
     pub(super) data: String,
 }
 
-/// A reader that combines chunks into events.
+/// A parser that combines chunks of bytes into events.
 #[derive(Debug)]
 pub(super) struct Reader {
-    /// The bytes of an incomplete line.
+    /// The received bytes of an incomplete line.
     line: Vec<u8>,
     name: String,
     data: String,
     has_data: bool,
-    /// Whether the last line ended with a carriage return. If a line feed follows, it belongs to the same line end.
+    /// Whether the last line ended with a carriage return. If a line feed follows the carriage return, both belong to
+    /// the same line end.
     after_return: bool,
     begun: bool,
     limit: usize,

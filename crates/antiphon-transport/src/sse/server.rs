@@ -1,4 +1,4 @@
-//! The server side: a route for the stream, and a route for the messages.
+//! The server side of HTTP+SSE: one route for the event stream, and one route for posted messages.
 
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
@@ -44,7 +44,7 @@ pub struct SseConfig {
     pub(super) owner: Option<OwnerHook>,
 }
 
-/// A function that returns the sender of a request.
+/// A function that returns the caller that sent a request.
 #[derive(Clone)]
 pub(super) struct OwnerHook(Arc<Hook>);
 
@@ -87,16 +87,16 @@ impl SseConfig {
         self
     }
 
-    /// Sets the path for messages, as the server sends it to clients. Use this method if a proxy or a nested router
-    /// changes the path. Default: the path to which clients post messages.
+    /// Sets the path for messages that the server sends to clients. Use `with_public_message_path` if a proxy or a
+    /// nested router changes the path. Default: the path to which clients post messages.
     #[must_use]
     pub fn with_public_message_path(mut self, path: impl Into<String>) -> Self {
         self.public_message_path = Some(path.into());
         self
     }
 
-    /// Sets the accepted `Host` headers. An empty list accepts all hosts. A public server must set its host names.
-    /// Default: the loopback hosts.
+    /// Sets the accepted `Host` headers. An empty list accepts all hosts. For a public server, list the host names of
+    /// the server. Default: the loopback hosts.
     #[must_use]
     pub fn with_allowed_hosts(mut self, hosts: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.allowed_hosts = hosts.into_iter().map(Into::into).collect();
@@ -104,7 +104,7 @@ impl SseConfig {
     }
 
     /// Sets the accepted `Origin` headers, for example `https://example.com:443`, or with `:*` for any port. Requests
-    /// without an `Origin` are always accepted. Default: loopback origins with any port.
+    /// without an `Origin` header are always accepted. Default: loopback origins with any port.
     #[must_use]
     pub fn with_allowed_origins(mut self, origins: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.allowed_origins = origins.into_iter().map(Into::into).collect();
@@ -121,42 +121,43 @@ impl SseConfig {
     /// Sets the maximum memory for parsing one message, in bytes. Default: 8 MiB.
     ///
     /// The memory is estimated from the number of JSON values. A message can always use 8 times its own length, even if
-    /// that is more than the maximum. If a message needs more memory, the server responds with status 400 and the error
-    /// -32600.
+    /// 8 times the length is more than the maximum memory. If a message needs more memory than the maximum, the server
+    /// responds with status 400 and the error -32600.
     #[must_use]
     pub fn with_max_parsed_bytes(mut self, bytes: usize) -> Self {
         self.max_parsed_bytes = bytes;
         self
     }
 
-    /// Sets a memory budget for messages. This endpoint can share the budget with other endpoints. Default: one budget
-    /// of 64 MiB for the whole process.
+    /// Sets a memory budget for messages. Several endpoints can share one memory budget. Default: one budget of 64 MiB
+    /// for the whole process.
     ///
-    /// A message counts from its arrival until its response is sent. If a message would exceed the budget, the server
-    /// responds with status 503, or sends an error on the event stream.
+    /// The memory of a message counts from the arrival of the message until the server has sent the response. If a
+    /// message would exceed the budget, the server responds with status 503, or sends an error on the event stream.
     #[must_use]
     pub fn with_body_budget(mut self, budget: MemoryBudget) -> Self {
         self.bodies = budget;
         self
     }
 
-    /// Sets the maximum number of messages that a session queues in each direction. If a queue is full, senders wait.
-    /// Default: 32.
+    /// Sets the maximum number of messages that a session queues in each direction. If a queue is full, senders of
+    /// messages wait. Default: 32.
     #[must_use]
     pub fn with_queue(mut self, messages: usize) -> Self {
         self.queue = messages;
         self
     }
 
-    /// Sets the maximum number of unanswered requests of a client. The server returns an error for further requests.
-    /// Default: 1024.
+    /// Sets the maximum number of unanswered requests of a client. If a client has the maximum number of unanswered
+    /// requests, the server returns an error for further requests. Default: 1024.
     #[must_use]
     pub fn with_max_open_requests(mut self, requests: usize) -> Self {
         self.max_open_requests = requests;
         self
     }
 
-    /// Sets the maximum number of sessions. The server rejects further sessions with status 503. Default: 1024.
+    /// Sets the maximum number of sessions. If the maximum number of sessions is open, the server rejects further
+    /// sessions with status 503. Default: 1024.
     #[must_use]
     pub fn with_max_sessions(mut self, sessions: usize) -> Self {
         self.max_sessions = sessions;
@@ -164,7 +165,7 @@ impl SseConfig {
     }
 
     /// Sets the interval at which the server sends comments on an event stream, so that proxies keep the stream open.
-    /// `None` disables these comments. Default: 15 seconds.
+    /// `None` disables the comments. Default: 15 seconds.
     #[must_use]
     pub fn with_keep_alive(mut self, period: impl Into<Option<Duration>>) -> Self {
         self.keep_alive = period.into();
@@ -173,8 +174,8 @@ impl SseConfig {
 
     /// Sets how long a client can take to read an event, or to post a message. Default: 30 seconds.
     ///
-    /// If a client takes longer to read an event, the session ends. If a client takes longer to post a message, the
-    /// server rejects the message.
+    /// If a client takes longer than `timeout` to read an event, the session ends. If a client takes longer than
+    /// `timeout` to post a message, the server rejects the message.
     #[must_use]
     pub fn with_send_timeout(mut self, timeout: Duration) -> Self {
         self.send_timeout = timeout;
@@ -183,20 +184,21 @@ impl SseConfig {
 
     /// Sets whether the service supports the tasks of MCP 2025-11-25. Default: no.
     ///
-    /// With this setting, the service receives requests with the method names of
-    /// [`legacy_tasks`](crate::legacy_tasks). Use this setting only if the service is an `antiphon::Server`, because
-    /// other handlers do not support these names.
+    /// If `tasks` is true, the service receives requests with the method names of
+    /// [`legacy_tasks`](crate::legacy_tasks). Set `tasks` to true only if the service is an `antiphon::Server`,
+    /// because other handlers do not support these method names.
     #[must_use]
     pub fn with_tasks(mut self, tasks: bool) -> Self {
         self.tasks = tasks;
         self
     }
 
-    /// Sets a function that returns the sender of a request. Default: the [`Caller`] that a middleware has added to
-    /// the request, such as the layer of `antiphon::auth::Auth`.
+    /// Sets a function that returns the caller that sent a request. Default: the [`Caller`] that a middleware has
+    /// added to the request, such as the layer of `antiphon::auth::Auth`.
     ///
-    /// A session accepts messages only from the sender that opened it. For other senders, the server responds as if
-    /// the session did not exist. If a request has no sender, the server checks only the session ID.
+    /// A session accepts messages only from the caller that opened the session. For other callers, the server responds
+    /// as if the session did not exist. If the function returns `None` for a request, the server checks only the
+    /// session ID.
     #[must_use]
     pub fn with_owner(mut self, owner: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static) -> Self {
         self.owner = Some(OwnerHook(Arc::new(owner)));
@@ -218,8 +220,9 @@ impl SseConfig {
 /// Creates an axum router with the routes for the event stream and for messages. The router passes each new session to
 /// `serve`.
 ///
-/// The future that `serve` returns runs as a Tokio task. Set `TCP_NODELAY` on the listener, for example with
-/// `axum::serve::ListenerExt::tap_io`. Otherwise, the operating system can delay small events by 40 ms.
+/// The router runs the future that `serve` returns as a Tokio task. Set `TCP_NODELAY` on the listener, for example
+/// with `axum::serve::ListenerExt::tap_io`. Without `TCP_NODELAY`, the operating system can delay small events by 40
+/// ms.
 ///
 /// # Examples
 ///
@@ -280,7 +283,7 @@ impl SessionTable {
             return refused.into_response();
         }
         if parts.method != Method::GET {
-            // Clients of newer revisions try POST first. For these clients, this status indicates that the server uses
+            // Clients of newer revisions try POST first. The status 405 indicates to these clients that the server uses
             // HTTP+SSE.
             return not_allowed("GET");
         }
@@ -297,7 +300,7 @@ impl SessionTable {
         let headers = [
             (header::CONTENT_TYPE.as_str(), "text/event-stream"),
             (header::CACHE_CONTROL.as_str(), "no-cache, no-transform"),
-            // Otherwise a buffering proxy would delay the events.
+            // Without this header, a buffering proxy would delay the events.
             ("x-accel-buffering", "no"),
         ];
         (headers, body).into_response()
@@ -337,7 +340,7 @@ impl SessionTable {
         let room = Room { max_parsed: self.config.max_parsed_bytes, budget: self.config.bodies.clone() };
         let taken = match session.inbox.judge_within(&bytes, &room) {
             (Verdict::Deliver(message), share) => take(&session, message, parts, share).await,
-            // The client expects this response on the event stream.
+            // The client expects the error response on the event stream.
             (Verdict::Answer(refusal), _) if refusal.error.code.0 == crate::TRANSPORT_ERROR => {
                 session.say(refusal.to_json()).await
             }
@@ -359,7 +362,7 @@ impl SessionTable {
         }
     }
 
-    /// Reads the body, up to the maximum length.
+    /// Reads the body of a POST, up to the maximum length of a message.
     async fn read(&self, body: Body) -> Result<Vec<u8>, Response> {
         let mut chunks = body.into_data_stream();
         let mut bytes = Vec::new();
@@ -400,7 +403,7 @@ async fn take(
 }
 
 /// Returns the error for requests of MCP 2026-07-28 and later, which this transport does not support. An old server
-/// would return the same error, so that a client falls back to `initialize`.
+/// would return the same error, so a client falls back to `initialize`.
 fn too_new(request: &ClientRequest) -> Option<ErrorData> {
     if matches!(request, ClientRequest::DiscoverRequest(_)) {
         return Some(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "server/discover", None));

@@ -1,4 +1,4 @@
-//! One session: an outgoing stream of events, and posted messages.
+//! A session over HTTP+SSE: an outgoing stream of events, and posted messages.
 
 use std::{
     collections::HashMap,
@@ -30,7 +30,7 @@ use crate::{
     weight::{MemoryBudget, Share},
 };
 
-/// The maximum number of messages of one client that are received at the same time.
+/// The maximum number of messages of one client that the server receives at the same time.
 const POSTS: usize = 8;
 
 type Incoming = RxJsonRpcMessage<RoleServer>;
@@ -40,7 +40,7 @@ type Incoming = RxJsonRpcMessage<RoleServer>;
 pub(super) struct Session {
     pub(super) inbox: Inbox,
     pub(super) posts: Arc<Semaphore>,
-    /// The sender that opened the session, if it is known.
+    /// The caller that opened the session, if the caller is known.
     pub(super) owner: Option<String>,
     incoming: mpsc::Sender<Incoming>,
     outbox: Outbox,
@@ -54,13 +54,13 @@ impl Session {
         sent.map_err(|_| Error::Closed)
     }
 
-    /// Sends a text to the client directly, without the service.
+    /// Sends a text on the event stream to the client directly, without the service.
     pub(super) async fn say(&self, text: String) -> Result<()> {
         self.outbox.send(|| Ok(text)).await
     }
 }
 
-/// The queue for the stream of events.
+/// The queue for messages on the stream of events.
 #[derive(Clone)]
 struct Outbox {
     queue: mpsc::Sender<Queued>,
@@ -69,7 +69,7 @@ struct Outbox {
     budget: MemoryBudget,
 }
 
-/// A queued text, and its memory share.
+/// A queued text, and the share of the memory budget that the text uses.
 type Queued = (String, Share);
 
 impl Outbox {
@@ -114,7 +114,7 @@ impl Sessions {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens a session. Returns the stream for the client and the transport for the service.
+    /// Opens a session. Returns the event stream for the client, and the transport for the service.
     pub(super) fn open(
         &self,
         id: &str,
@@ -155,7 +155,8 @@ impl Sessions {
     }
 }
 
-/// The entry of a session in the table. Dropping the entry removes the session and its stream.
+/// The entry of a session in the table. When the entry is dropped, the session is removed from the table, and its
+/// stream ends.
 struct Entry {
     sessions: Sessions,
     id: String,
@@ -169,7 +170,8 @@ impl Drop for Entry {
     }
 }
 
-/// The stream of events. The stream takes an event from the queue only when the network can send the event.
+/// The stream of events to a client. The stream takes an event from the queue only when the network can send the
+/// event.
 struct Events {
     endpoint: Option<Bytes>,
     queued: mpsc::Receiver<Queued>,
@@ -201,7 +203,7 @@ impl Events {
 }
 
 /// A session with one client, for [`rmcp::serve_server`]. The session ends when its event stream ends. If you drop the
-/// session, the stream ends.
+/// `SseTransport`, the event stream ends.
 pub struct SseTransport {
     received: mpsc::Receiver<Incoming>,
     outbox: Outbox,
@@ -211,8 +213,8 @@ pub struct SseTransport {
 }
 
 impl SseTransport {
-    /// Returns the HTTP request that opened the event stream. The HTTP request that posted a message is in the
-    /// extensions of that message.
+    /// Returns the HTTP request that opened the event stream. The extensions of a message contain the HTTP request
+    /// that posted the message.
     pub fn parts(&self) -> &Parts {
         &self.parts
     }

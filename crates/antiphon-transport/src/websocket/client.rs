@@ -1,4 +1,5 @@
-//! The client side. An HTTP client makes the upgrade. The connection then works in the same way as on the server side.
+//! The client side of a WebSocket. An HTTP client performs the WebSocket upgrade. After the upgrade, the connection
+//! works in the same way as on the server side.
 
 use std::{future::Future, time::Duration};
 
@@ -73,15 +74,16 @@ impl WebSocketClientConfig {
         self
     }
 
-    /// Sets the maximum time to connect. A reconnect also includes the repeated MCP handshake. Default: 10 seconds.
+    /// Sets the maximum time to connect to the server. For a reconnect, the maximum time includes the repeated MCP
+    /// handshake. Default: 10 seconds.
     #[must_use]
     pub fn with_connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
         self
     }
 
-    /// Sets how the client reconnects after it has lost the server. With `None`, the client ends with the first
-    /// connection. Default: [`Reconnect::default`].
+    /// Sets how the client reconnects after it has lost the server. With `None`, the client does not reconnect, and
+    /// ends with the first connection. Default: [`Reconnect::default`].
     #[must_use]
     pub fn with_reconnect(mut self, reconnect: impl Into<Option<Reconnect>>) -> Self {
         self.reconnect = reconnect.into();
@@ -95,7 +97,8 @@ impl WebSocketClientConfig {
         self
     }
 
-    /// Sets the maximum number of outgoing messages that are queued. If the queue is full, senders wait. Default: 32.
+    /// Sets the maximum number of outgoing messages that are queued. If the queue is full, senders of messages wait.
+    /// Default: 32.
     #[must_use]
     pub fn with_queue(mut self, messages: usize) -> Self {
         self.queue = messages;
@@ -109,8 +112,9 @@ impl WebSocketClientConfig {
         self
     }
 
-    /// Sets the interval of pings to the server, and the maximum time without data from the server. A pong also counts
-    /// as data. After this time, the client treats the server as lost. Default: 15 and 45 seconds.
+    /// Sets the interval at which the client sends pings to the server, and the maximum time without data from the
+    /// server. A pong also counts as data. If no data arrives for the maximum time, the client treats the server as
+    /// lost. Default: 15 and 45 seconds.
     #[must_use]
     pub fn with_ping(
         mut self,
@@ -158,7 +162,7 @@ impl WebSocketClientConfig {
 pub struct WebSocketClient(Client<Dialer>);
 
 impl WebSocketClient {
-    /// Connects to a server. `url` starts with `ws://` or `wss://`.
+    /// Connects to the server at `url`, which starts with `ws://` or `wss://`.
     ///
     /// # Errors
     ///
@@ -174,9 +178,9 @@ impl WebSocketClient {
         Ok(Self(Client::connect(Dialer::new(url, config)?, settings).await?))
     }
 
-    /// Returns a watch on the number of the current connection. The first connection has the number 1. When the number
-    /// changes, the client has reconnected, and the server's state of the old connection (subscriptions, log level,
-    /// open requests) is lost.
+    /// Returns a `watch` receiver for the number of the current connection. The first connection has the number 1.
+    /// When the connection number changes, the client has reconnected, and the server's state of the old connection
+    /// (subscriptions, log level, open requests) is lost.
     pub fn connections(&self) -> watch::Receiver<u64> {
         self.0.connections()
     }

@@ -1,7 +1,7 @@
-//! One WebSocket connection: reading, writing and closing.
+//! Reads from one WebSocket connection, writes to the connection, and closes the connection.
 //!
-//! The caller of `next` reads, and a Tokio task writes. Reading and writing never wait for each other, so two peers
-//! that both send a lot of data cannot deadlock.
+//! The caller of `next` reads from the connection, and a Tokio task writes to the connection. Reading and writing
+//! never wait for each other, so two peers that both send a lot of data cannot deadlock.
 
 use std::{
     fmt,
@@ -39,14 +39,14 @@ use super::metered::{Meter, NoRoom};
 use crate::weight::{MemoryBudget, Share};
 use crate::{Error, Result};
 
-/// The maximum number of messages per write.
+/// The maximum number of messages that one write sends.
 const BATCH: usize = 32;
-/// The maximum number of bytes that are read and discarded after the end. Without this, the peer would possibly not
-/// receive the reason.
+/// The maximum number of bytes that this side reads and discards after the connection has ended. Without these reads,
+/// the peer would possibly not receive the close code and the reason.
 const LINGER_BYTES: u64 = 16 * 1024 * 1024;
 const LINGER: Duration = Duration::from_secs(2);
 
-/// The limits of a connection.
+/// The limits of a WebSocket connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) message_bytes: usize,
@@ -56,12 +56,12 @@ pub(super) struct Limits {
     pub(super) stall: Duration,
 }
 
-/// The close code and the reason for the peer.
+/// The close code and the reason that the peer receives when the connection closes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Farewell {
     code: CloseCode,
     reason: &'static str,
-    /// Whether frames can no longer be parsed. In this case, all further bytes are discarded.
+    /// Whether frames of the peer can no longer be parsed. All further bytes of the peer are then discarded.
     raw: bool,
 }
 
@@ -76,7 +76,7 @@ impl Farewell {
     const BINARY: Self = Self::new(CloseCode::Unsupported, "send JSON in text frames");
     const TOO_LARGE: Self = Self { raw: true, ..Self::new(CloseCode::Size, "the message is too large") };
     const NOT_UTF8: Self = Self { raw: true, ..Self::new(CloseCode::Invalid, "the text is not UTF-8") };
-    /// In the registry of close codes (RFC 6455), this code means: try again later.
+    /// In the registry of close codes (RFC 6455), the code `Again` (1013) means: try again later.
     #[cfg(feature = "websocket-server")]
     const BUSY: Self =
         Self { raw: true, ..Self::new(CloseCode::Again, "messages take too much memory at once") };
@@ -87,7 +87,7 @@ impl Farewell {
         Self { code, reason, raw: false }
     }
 
-    /// Returns the close code for a failed read, or `None` if the peer has disconnected.
+    /// Returns the close code and the reason for a failed read, or `None` if the peer has disconnected.
     fn after(error: &tungstenite::Error) -> Option<Self> {
         match error {
             tungstenite::Error::Capacity(_) => Some(Self::TOO_LARGE),
@@ -106,23 +106,23 @@ impl Farewell {
 type Reader<S> = SplitStream<WebSocketStream<S>>;
 type Writer<S> = SplitSink<WebSocketStream<S>, Message>;
 
-/// The close code, and the reading half to complete the close handshake.
+/// The close code, and the reading half of the WebSocket, which is needed to complete the close handshake.
 type Ending<S> = (Option<Farewell>, Reader<S>);
 
-/// A connection with one JSON text per frame.
+/// A WebSocket connection with one JSON text per frame.
 pub(super) struct Connection<S> {
-    /// `None` after the end.
+    /// The reading half of the WebSocket. The field `reader` is `None` after the connection has ended.
     reader: Option<(Reader<S>, oneshot::Sender<Ending<S>>)>,
     writer: Option<JoinHandle<()>>,
     outbox: Outbox,
     shared: Arc<Shared>,
-    /// The close code if the connection is dropped without a close.
+    /// The close code and the reason that the peer receives if this program drops the connection without closing it.
     dropped: Farewell,
     #[cfg(feature = "websocket-server")]
     meter: Option<Meter>,
 }
 
-/// The queue of the writing task.
+/// The queue from which the writing task sends messages.
 #[derive(Clone, Debug)]
 pub(super) struct Outbox {
     queue: mpsc::Sender<Queued>,
@@ -132,7 +132,7 @@ pub(super) struct Outbox {
     budget: Option<(MemoryBudget, CancellationToken)>,
 }
 
-/// A queued text, and its memory share.
+/// A queued text, and the share of the memory budget that the text uses.
 #[derive(Debug)]
 struct Queued {
     text: String,
@@ -145,7 +145,7 @@ impl Outbox {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, nothing is sent.
+    /// If the future of `send` is dropped, the text is not sent.
     pub(super) async fn send(&self, text: impl FnOnce() -> Result<String>) -> Result<()> {
         // The writing task gives up after `stall` and closes the queue. In this case, this call fails.
         let place = self.queue.reserve().await.map_err(|_| Error::Closed)?;
@@ -160,8 +160,8 @@ impl Outbox {
         Ok(())
     }
 
-    /// Takes memory for a text from the budget. If not enough memory is available in time, the connection ends. A peer
-    /// that does not read its messages is treated in the same way.
+    /// Takes memory for a text from the budget. If not enough memory is available in time, the connection ends. The
+    /// connection also ends if the peer does not read its messages.
     #[cfg(feature = "websocket-server")]
     async fn share(&self, bytes: usize) -> Result<Option<Share>> {
         let Some((budget, over)) = &self.budget else { return Ok(None) };
@@ -176,7 +176,7 @@ impl Outbox {
 }
 
 struct Shared {
-    /// Cancelled after the writing task has given up or ended.
+    /// A token that is cancelled after the writing task has given up or ended.
     over: CancellationToken,
     start: Instant,
     /// The time of the last received data, in milliseconds after `start`.
@@ -198,10 +198,10 @@ impl<S> Connection<S>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    /// Takes over `stream` after the handshake.
+    /// Creates the connection from `stream`, on which the WebSocket handshake is complete.
     pub(super) async fn new(stream: S, role: Role, limits: Limits) -> Self {
         let frames = Frames::default()
-            // An idle connection uses the memory of this buffer, so the buffer is small.
+            // The read buffer is small, because every idle connection keeps its read buffer in memory.
             .read_buffer_size(16 * 1024)
             .write_buffer_size(64 * 1024)
             .max_frame_size(Some(limits.message_bytes))
@@ -232,7 +232,7 @@ where
         }
     }
 
-    /// Uses `budget` for queued messages, and `meter` for received bytes.
+    /// Sets the memory budget for queued messages, and the meter for received bytes.
     #[cfg(feature = "websocket-server")]
     pub(super) fn within(mut self, budget: &MemoryBudget, meter: &Meter) -> Self {
         self.outbox.budget = Some((budget.clone(), self.shared.over.clone()));
@@ -244,11 +244,11 @@ where
         self.outbox.clone()
     }
 
-    /// Returns the next text, or `None` after the connection has ended.
+    /// Returns the next text that the peer has sent, or `None` after the connection has ended.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, no message is lost.
+    /// If the future of `next` is dropped, no message is lost.
     pub(super) async fn next(&mut self) -> Option<Bytes> {
         loop {
             let (reader, _) = self.reader.as_mut()?;
@@ -282,8 +282,8 @@ where
         }
     }
 
-    /// Starts to close the connection. Queued messages are sent first, then the close frame. A second call has no
-    /// effect.
+    /// Starts to close the connection. The writing task sends queued messages first, then the close frame. A second
+    /// call of `end` has no effect.
     pub(super) fn end(&mut self, farewell: Option<Farewell>) {
         if let Some((reader, end)) = self.reader.take() {
             let _ = end.send((farewell, reader));
@@ -330,7 +330,8 @@ where
         let (mut farewell, reader) = match verdict {
             Ok(ending) => ending,
             Err(farewell) => {
-                // After this cancellation, the current or next call of `next` passes the reading half to this task.
+                // After the token is cancelled, the current or next call of `next` passes the reading half of the
+                // WebSocket to this task.
                 self.shared.over.cancel();
                 self.queued.close();
                 match ended.await {
@@ -349,7 +350,8 @@ where
         }
     }
 
-    /// Writes until the connection ends. Returns an error if this task was the first to detect the end.
+    /// Writes messages until the connection ends. Returns an error if this task was the first to detect the end of the
+    /// connection.
     async fn write(
         &mut self,
         ended: &mut oneshot::Receiver<Ending<S>>,
@@ -382,7 +384,7 @@ where
         }
     }
 
-    /// Sends the queued messages.
+    /// Sends the messages that are in the queue.
     async fn drain(&mut self) -> Result<(), Option<Farewell>> {
         let mut rest = Vec::new();
         while let Some(text) = self.queued.recv().await {
@@ -400,7 +402,7 @@ where
     }
 }
 
-/// Waits for a write. If the peer does not read, waits for at most `stall`.
+/// Waits for a write to complete. If the peer does not read, this function waits for at most the time `stall`.
 async fn in_time(
     stall: Duration,
     write: impl Future<Output = Result<(), tungstenite::Error>>,
@@ -419,15 +421,15 @@ async fn in_time(
     }
 }
 
-/// Sends the close frame, and reads until the peer has received it. If the socket were closed with unread bytes, the
-/// connection would be reset. The reset could discard the close frame before the peer reads it.
+/// Sends the close frame, and reads until the peer has received the close frame. If the socket were closed with unread
+/// bytes, the connection would be reset. A reset could discard the close frame before the peer reads the frame.
 async fn part<S>(mut socket: WebSocketStream<S>, farewell: Option<Farewell>)
 where
     S: AsyncRead + AsyncWrite + Send + Unpin,
 {
     let Some(Farewell { code, reason, raw }) = farewell else {
-        // The peer closed the connection first, or has disconnected. Only the WebSocket library's reply can still be
-        // unsent.
+        // The peer closed the connection first, or has disconnected. The WebSocket library can still have a reply that
+        // is not sent yet.
         let _ = socket.flush().await;
         return;
     };

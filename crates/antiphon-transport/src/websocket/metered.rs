@@ -13,10 +13,12 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::weight::{MemoryBudget, Share};
 
-/// The memory that a connection can use without the budget, in bytes. So small messages use no budget.
+/// The number of bytes of an incomplete message that a connection can receive before the connection uses the memory
+/// budget. A small incomplete message therefore uses no memory of the budget.
 const FREE: usize = 16 * 1024;
 
-/// The bytes that were received since the last message. A clone is a handle to the same meter.
+/// A meter that counts the bytes that were received since the last complete message. A clone of a `Meter` is a handle
+/// to the same meter.
 #[derive(Clone, Debug)]
 pub(super) struct Meter(Arc<Mutex<Received>>);
 
@@ -32,20 +34,20 @@ impl Meter {
         Self(Arc::new(Mutex::new(Received { bytes: 0, share: None, budget: budget.clone() })))
     }
 
-    /// Resets the counter after a complete message.
+    /// Resets the meter after a complete message.
     pub(super) fn reset(&self) {
         let mut received = self.received();
         (received.bytes, received.share) = (0, None);
     }
 
-    /// Subtracts a control frame of this length, which is not part of a message.
+    /// Subtracts a control frame of the length `length`, because a control frame is not a part of a message.
     pub(super) fn forget(&self, length: usize) {
         // A frame has a header of two bytes and a mask of four.
         let mut received = self.received();
         received.bytes = received.bytes.saturating_sub(length + 6);
     }
 
-    /// Returns whether the budget has memory for `count` more bytes.
+    /// Counts `count` received bytes. Returns whether the budget has memory for these bytes.
     fn add(&self, count: usize) -> bool {
         let mut received = self.received();
         received.bytes += count;
@@ -65,7 +67,7 @@ impl Meter {
     }
 }
 
-/// The error if the budget has no memory for the received bytes.
+/// The error that a read returns if the budget has no memory for the received bytes.
 #[derive(Debug)]
 pub(super) struct NoRoom;
 
@@ -83,7 +85,7 @@ impl fmt::Display for NoRoom {
 
 impl StdError for NoRoom {}
 
-/// A stream that reads only while the budget has memory.
+/// A stream that reads only while the memory budget has memory left.
 #[derive(Debug)]
 pub(super) struct Metered<S> {
     stream: S,

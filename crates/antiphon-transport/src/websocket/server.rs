@@ -1,4 +1,4 @@
-//! The server side: an upgrade, then one transport per connection.
+//! The server side of WebSocket: the upgrade of an HTTP request, and then one transport per connection.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -78,8 +78,8 @@ impl WebSocketConfig {
         self
     }
 
-    /// Sets the accepted `Host` headers. An empty list accepts all hosts. A public server must set its host names.
-    /// Default: the loopback hosts.
+    /// Sets the accepted `Host` headers. An empty list accepts all hosts. For a public server, list the host names of
+    /// the server. Default: the loopback hosts.
     #[must_use]
     pub fn with_allowed_hosts(mut self, hosts: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.allowed_hosts = hosts.into_iter().map(Into::into).collect();
@@ -87,7 +87,7 @@ impl WebSocketConfig {
     }
 
     /// Sets the accepted `Origin` headers, for example `https://example.com:443`, or with `:*` for any port. Requests
-    /// without an `Origin` are always accepted. Default: loopback origins with any port.
+    /// without an `Origin` header are always accepted. Default: loopback origins with any port.
     #[must_use]
     pub fn with_allowed_origins(mut self, origins: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.allowed_origins = origins.into_iter().map(Into::into).collect();
@@ -112,50 +112,52 @@ impl WebSocketConfig {
     /// Sets the maximum memory for parsing one message, in bytes. Default: 8 MiB.
     ///
     /// The memory is estimated from the number of JSON values. A message can always use 8 times its own length, even if
-    /// that is more than the maximum. If a message needs more memory, the server returns the error -32600.
+    /// 8 times the length is more than the maximum memory. If a message needs more memory than the maximum, the server
+    /// returns the error -32600.
     #[must_use]
     pub fn with_max_parsed_bytes(mut self, bytes: usize) -> Self {
         self.max_parsed_bytes = bytes;
         self
     }
 
-    /// Sets a memory budget for messages. This endpoint can share the budget with other endpoints. Default: one budget
-    /// of 64 MiB for the whole process.
+    /// Sets a memory budget for messages. Several endpoints can share one memory budget. Default: one budget of 64 MiB
+    /// for the whole process.
     ///
-    /// A message counts from its arrival until its response is sent. If a message would exceed the budget, the server
-    /// returns an error, or closes the connection with the code 1013.
+    /// The memory of a message counts from the arrival of the message until the server has sent the response. If a
+    /// message would exceed the budget, the server returns an error, or closes the connection with the code 1013.
     #[must_use]
     pub fn with_body_budget(mut self, budget: MemoryBudget) -> Self {
         self.bodies = budget;
         self
     }
 
-    /// Sets the maximum number of outgoing messages that a connection queues. If the queue is full, senders wait.
-    /// Default: 32.
+    /// Sets the maximum number of outgoing messages that a connection queues. If the queue is full, senders of
+    /// messages wait. Default: 32.
     #[must_use]
     pub fn with_queue(mut self, messages: usize) -> Self {
         self.queue = messages;
         self
     }
 
-    /// Sets the maximum number of unanswered requests of a client. The server returns an error for further requests.
-    /// Default: 1024.
+    /// Sets the maximum number of unanswered requests of a client. If a client has the maximum number of unanswered
+    /// requests, the server returns an error for further requests. Default: 1024.
     #[must_use]
     pub fn with_max_open_requests(mut self, requests: usize) -> Self {
         self.max_open_requests = requests;
         self
     }
 
-    /// Sets the maximum number of connections. The server rejects further connections with status 503. Default: 1024.
+    /// Sets the maximum number of connections. If the maximum number of connections is open, the server rejects further
+    /// connections with status 503. Default: 1024.
     #[must_use]
     pub fn with_max_connections(mut self, connections: usize) -> Self {
         self.max_connections = connections;
         self
     }
 
-    /// Sets the interval of pings to a client, and the maximum time without data from the client. A pong also counts
-    /// as data. After this time, the server closes the connection. The server checks this time at each ping. Default:
-    /// 15 and 45 seconds.
+    /// Sets the interval at which the server sends pings to a client, and the maximum time without data from the
+    /// client. A pong also counts as data. If no data arrives for the maximum time, the server closes the connection.
+    /// The server checks at each ping whether the maximum time has passed. Default: 15 and 45 seconds.
     #[must_use]
     pub fn with_ping(
         mut self,
@@ -177,9 +179,9 @@ impl WebSocketConfig {
 
     /// Sets whether the service supports the tasks of MCP 2025-11-25. Default: no.
     ///
-    /// With this setting, the service receives requests with the method names of
-    /// [`legacy_tasks`](crate::legacy_tasks). Use this setting only if the service is an `antiphon::Server`, because
-    /// other handlers do not support these names.
+    /// If `tasks` is true, the service receives requests with the method names of
+    /// [`legacy_tasks`](crate::legacy_tasks). Set `tasks` to true only if the service is an `antiphon::Server`,
+    /// because other handlers do not support these method names.
     #[must_use]
     pub fn with_tasks(mut self, tasks: bool) -> Self {
         self.tasks = tasks;
@@ -199,8 +201,9 @@ impl WebSocketConfig {
 
 /// Creates an axum router with a WebSocket endpoint. The router passes each new connection to `serve`.
 ///
-/// The future that `serve` returns runs as a Tokio task. Set `TCP_NODELAY` on the listener, for example with
-/// `axum::serve::ListenerExt::tap_io`. Otherwise, the operating system can delay small messages by 40 ms.
+/// The router runs the future that `serve` returns as a Tokio task. Set `TCP_NODELAY` on the listener, for example
+/// with `axum::serve::ListenerExt::tap_io`. Without `TCP_NODELAY`, the operating system can delay small messages by 40
+/// ms.
 ///
 /// # Examples
 ///
@@ -288,7 +291,8 @@ impl Door {
         response
     }
 
-    /// Returns the value of the header `Sec-WebSocket-Accept`, and whether the client offers the subprotocol.
+    /// Returns the value of the response header `Sec-WebSocket-Accept`, and whether the client offers the subprotocol
+    /// `mcp`.
     fn handshake(&self, parts: &Parts) -> Result<(HeaderValue, bool), (StatusCode, HeaderMap, &'static str)> {
         let refuse = |status, why| Err((status, HeaderMap::new(), why));
         if parts.method != Method::GET {
@@ -345,18 +349,18 @@ fn lists(headers: &HeaderMap, name: &header::HeaderName, wanted: &str) -> bool {
 
 /// A WebSocket connection to one client, for [`rmcp::serve_server`].
 ///
-/// If you drop this value before the service has ended the connection, the WebSocket closes with the code 1008.
+/// If you drop the transport before the service has ended the connection, the WebSocket closes with the code 1008.
 #[derive(Debug)]
 pub struct WebSocketTransport {
     connection: Connection<Metered<TokioIo<Upgraded>>>,
     inbox: Inbox,
     max_message_bytes: usize,
     parts: Parts,
-    /// An error that must be sent to the client before the next message is read.
+    /// An error that the server must send to the client before the server reads the next message.
     refusal: Option<Refusal>,
     room: Room,
     meter: Meter,
-    /// The lifetime of the caller's credentials.
+    /// The lease that ends when the caller's credentials expire.
     lease: Option<Lease>,
 }
 
@@ -419,7 +423,7 @@ impl Transport<RoleServer> for WebSocketTransport {
                 },
                 None => self.connection.next().await?,
             };
-            // From here on, the memory of the message is counted by its weight instead.
+            // From here on, the server counts the weight of the message instead of the received bytes.
             self.meter.reset();
             match self.inbox.judge_within(&text, &self.room) {
                 (Verdict::Deliver(mut message), share) => {

@@ -1,8 +1,8 @@
-//! The form for questions, and the tools that the form calls. The form is a web page that hosts show as an MCP App.
-//! `_meta.ui.visibility` hides the tools from models.
+//! The form that shows questions, and the tools that the form calls. The form is a web page that hosts show as an MCP
+//! App. The field `_meta.ui.visibility` hides the tools of the form from models.
 //!
-//! Hosts can ignore `_meta.ui.visibility`, so the tools also require a view key. Only the HTML of the form contains
-//! the view key.
+//! Hosts can ignore `_meta.ui.visibility`, so the tools of the form also require a view key. Only the HTML of the form
+//! contains the view key.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -38,26 +38,26 @@ use crate::{
     url_elicitation::CONTEXT_META,
 };
 
-/// The HTML of the form without its view key.
+/// The HTML of the form, before the server inserts the view key.
 const FORM: &str = include_str!("form.html");
 
-/// The placeholder for the view key in the HTML of the form.
+/// The text in the HTML of the form that the server replaces with the view key.
 const VIEW_KEY: &str = "__VIEW_KEY__";
 
-/// The URI of the form without the digest of the HTML. The complete URI contains the digest, because hosts cache web
-/// pages by URI.
+/// The beginning of the form's URI. The complete URI also contains a digest of the HTML, because hosts cache web pages
+/// by URI.
 const URI: &str = "ui://antiphon/form";
 
-/// How long `ask_answer` waits for the next state of the run after an answer.
+/// How long `ask_answer` waits after an answer until the run ends or asks the next question.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// The maximum duration of a call of the form's tools.
+/// The maximum duration of a call of `ask_open` or `ask_answer`.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The maximum length of a problem or of a message, in characters.
+/// The maximum length of messages and problem descriptions in the form, in characters.
 const TEXT_CHARS: usize = 300;
 
-/// The form, as the server sends it to hosts.
+/// The HTML of the form that the server sends to hosts, and the URI of the form.
 pub(super) struct Page {
     uri: String,
     html: String,
@@ -66,7 +66,8 @@ pub(super) struct Page {
 impl Page {
     pub(super) fn new(view_key: &str) -> Self {
         let html = FORM.replace(VIEW_KEY, view_key);
-        // The digest also covers the view key, so that a host does not show a cached form with an old view key.
+        // The digest also covers the view key. So when the view key changes, hosts do not show a cached form with the
+        // old view key.
         let uri = format!("{URI}/{}", &sha256(html.as_bytes())[..16]);
         Self { uri, html }
     }
@@ -76,7 +77,7 @@ impl Page {
     }
 }
 
-/// Returns the form as a resource.
+/// Returns the MCP resource that contains the form.
 pub(super) fn resource(page: &Page) -> Resource {
     async fn read(ctx: &Ctx, _: ()) -> Result<String> {
         let page = ctx.state::<Arc<Asking>>()?.page.as_ref();
@@ -86,7 +87,7 @@ pub(super) fn resource(page: &Page) -> Resource {
     }
     Resource::new(page.uri(), "question form", read)
         .in_family(URI)
-        // Models of other clients must not read the view key.
+        // The models of clients without MCP Apps must not read the view key.
         .for_apps()
         .with_title("Question")
         .with_description("Shows a question of a tool to the user")
@@ -134,7 +135,8 @@ enum Action {
 }
 
 impl Response {
-    /// Returns the answer in the form in which an MCP client sends it. Other fields of the response are left out.
+    /// Converts the answer into the format in which an MCP client sends an answer. The result contains no other fields
+    /// that the form sent.
     pub(super) fn into_answer(self) -> Value {
         match self.action {
             Action::Accept => json!({"action": "accept", "content": self.content.unwrap_or_default()}),
@@ -144,7 +146,7 @@ impl Response {
     }
 }
 
-/// Returns the tools that the form calls.
+/// Returns the tools `ask_open` and `ask_answer`, which the form calls.
 pub(super) fn tools() -> [Tool; 2] {
     let annotations = || ToolAnnotations::new().open_world(false);
     [
@@ -211,7 +213,8 @@ async fn ask_answer(ctx: &Ctx, answered: Answered) -> Result<ToolOutput> {
             json!({"status": "invalid", "id": shown_id(id), "ticket": sealed, "problems": problems}),
         ));
     }
-    // The store accepts only the first answer to a question. So a repeated request changes nothing.
+    // The store accepts only the first answer to a question. So if the form sends an answer twice, the second request
+    // has no effect.
     match caller.deliver(id, answers, Channel::App).await? {
         None => Ok(not_found()),
         Some(Delivered::Used) => Ok(state(json!({"status": "used", "id": shown_id(id)}))),
@@ -223,15 +226,15 @@ async fn ask_answer(ctx: &Ctx, answered: Answered) -> Result<ToolOutput> {
 }
 
 impl Caller<'_> {
-    /// Returns whether a request came from the form. Only such a request contains the view key.
+    /// Returns `true` if a request came from the form. Only requests from the form contain the view key.
     fn is_form(&self, view: &str) -> bool {
         let runtime = &self.ctx.run.runtime;
         runtime.seal.is_view_key(view, &runtime.audience)
     }
 
-    /// Returns whether the server can distinguish this caller from all other callers. All unauthenticated callers have
-    /// the same owner, so they would see each other's questions. Over stdio, a process serves only one client, so this
-    /// caller is the only user. But if processes share their tasks, there can be several unauthenticated users.
+    /// Returns `true` if the server can distinguish this caller from all other callers. All unauthenticated callers
+    /// have the same owner, so they would see each other's questions. Over stdio, a process serves only one client, so
+    /// there is only one user. But if several processes share their tasks, there can be several unauthenticated users.
     fn is_distinct(&self) -> bool {
         let is_only = self.ctx.run.client.connection().is_some_and(Connection::is_only);
         (is_only && self.ctx.run.runtime.backend.is_none()) || self.ctx.principal().is_some()
@@ -241,14 +244,14 @@ impl Caller<'_> {
         Holder { audience: &self.ctx.run.runtime.audience, principal: self.ctx.principal() }
     }
 
-    /// Returns a task of the caller, with the arguments of its call. Returns `None` if the caller has no such task, or
-    /// is not allowed to call the tool of the task.
+    /// Returns a task of the caller, with the arguments of the tool call. Returns `None` if the caller has no task with
+    /// the ID `id`, or is not allowed to call the tool of the task.
     async fn open(&self, id: &str) -> Result<Option<OpenQuestions>> {
         let found = self.tasks.questions(&self.owner, id).await?;
         Ok(found.filter(|open| self.permit(&open.view.tool).is_ok()))
     }
 
-    /// Returns the state of a task, in the format that the form reads.
+    /// Returns a task and its open questions, in the format that the form reads.
     async fn show(&self, id: &str) -> Result<ToolOutput> {
         let Some(OpenQuestions { view, arguments, principal }) = self.open(id).await? else {
             return Ok(not_found());
@@ -257,7 +260,7 @@ impl Caller<'_> {
             forms(&view).map(|(key, request)| (key.clone(), question(request))).collect();
         let waits = !questions.is_empty();
         let mut shown = json!({
-            // A task can also wait for answers that the user cannot give in a form.
+            // A task can also wait for an answer that a form cannot collect.
             "status": if waits || view.status.is_final() { view.status.name() } else { "working" },
             "id": shown_id(&view.id),
             "server": self.asking.server,
@@ -276,7 +279,7 @@ impl Caller<'_> {
         Ok(state(shown))
     }
 
-    /// Returns the tasks with open questions. The user chooses one of them in the form.
+    /// Returns the tasks that have open questions, so that the user can choose a task in the form.
     fn choices(&self, views: &[TaskView]) -> Value {
         let choice = |view: &TaskView| {
             let question = forms(view).next().and_then(|(_, request)| request["params"]["message"].as_str());
@@ -295,8 +298,8 @@ impl Caller<'_> {
     }
 }
 
-/// Returns the title of a tool for users. If the tool has no title, returns its description. If it has no description,
-/// returns its name.
+/// Returns the title that users see for a tool. If the tool has no title, returns the description of the tool. If the
+/// tool has no description either, returns the name of the tool.
 pub(super) fn title(registry: &Registry, tool: &str) -> String {
     let Some(definition) = registry.tool(tool).map(|tool| tool.definition()) else {
         return tool.to_owned();
@@ -319,8 +322,8 @@ fn question(request: &Value) -> Value {
     })
 }
 
-/// Returns the problems of answers to open questions, by question and by field. If a question is already closed, the
-/// answer is not checked, because it is repeated or too late.
+/// Returns the problems of answers to open questions, for each question and field. If a question is already closed,
+/// this function does not check the answer, because the answer is repeated or too late.
 pub(super) fn misfits(view: &TaskView, answers: &BTreeMap<String, Value>) -> Map<String, Value> {
     let accepted = answers.iter().filter(|(_, answer)| answer["action"] == "accept");
     let open = accepted.filter_map(|(key, answer)| Some((key, view.asks.get(key)?, &answer["content"])));
@@ -332,7 +335,8 @@ pub(super) fn misfits(view: &TaskView, answers: &BTreeMap<String, Value>) -> Map
         .collect()
 }
 
-/// Returns the problems of the values in a form, by field. For problems of the whole form, the field name is empty.
+/// Returns the problem of each field whose value is invalid. If a problem concerns the whole form, the field name is
+/// empty.
 fn field_problems(schema: &Value, content: &Value) -> Map<String, Value> {
     let mut problems = Map::new();
     let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
@@ -341,13 +345,13 @@ fn field_problems(schema: &Value, content: &Value) -> Map<String, Value> {
     }
     let lines = match schema.as_object().map(Validator::new) {
         Some(Ok(validator)) => validator.problems(content),
-        // If the schema cannot be compiled here, only the tool checks the answer.
+        // If the validator cannot compile the schema here, only the tool checks the answer.
         Some(Err(_)) | None => Vec::new(),
     };
-    // These lines are about the whole form. The loop above has already reported their problems.
+    // These lines concern the whole form. The loop over `required` has already reported the missing fields.
     let is_reported = |line: &str| line.starts_with('"') && line.ends_with("is a required property");
     for line in lines.iter().filter(|line| !is_reported(line)) {
-        // A problem begins with the path of its field, for example `tags.0: `.
+        // A problem text begins with the path of the field, for example `tags.0: `.
         let named = line.split_once(": ").and_then(|(path, problem)| {
             let field = path.split('.').next()?;
             schema["properties"].get(field).is_some().then_some((field, problem))
@@ -358,8 +362,8 @@ fn field_problems(schema: &Value, content: &Value) -> Map<String, Value> {
     problems
 }
 
-/// Returns the state of a task as the result for the form. The result also contains the state as text, because some
-/// hosts forward only the text.
+/// Returns a task, in the JSON format that the form reads, as a tool result. The result also contains the JSON as text,
+/// because some hosts forward only the text.
 fn state(state: Value) -> ToolOutput {
     ToolOutput::default().with_structured(state)
 }

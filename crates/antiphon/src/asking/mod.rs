@@ -1,9 +1,10 @@
 //! Support for two kinds of clients: clients that do not show questions, and clients that do not wait for long calls.
 //!
-//! The run of such a call becomes a task, and the call returns a waiting result (`waiting`). The user answers in the
-//! form, an MCP App that calls `ask_open` and `ask_answer` (`form`), or on the answer page (`page`). If the question
-//! allows it, the model can also ask the user in the chat and relay the answer (`relay`). The model reads the result
-//! with `task_result` (`tools`).
+//! If a client does not show questions or does not wait, the run becomes a task. The call then returns a waiting result
+//! (module `waiting`). The user answers in a form, which is an MCP App that calls `ask_open` and `ask_answer` (module
+//! `form`), or on the answer page (module `page`). If a question allows relayed answers, the model can also ask the
+//! user in the chat and relay the answer (module `relay`). The model reads the result of the run with the tool
+//! `task_result` (module `tools`).
 
 mod form;
 #[cfg(feature = "http")]
@@ -41,7 +42,7 @@ use crate::{
     tool::{RequestInfo, TaskPolicy, Tool, Visibility},
 };
 
-/// Replacements for the module of the answer page, if the feature `http` is off.
+/// Replacements for the types of the answer page, for builds without the feature `http`.
 #[cfg(not(feature = "http"))]
 mod page {
     use super::{Asking, Client, SealConfig, TaskView};
@@ -80,29 +81,28 @@ mod page {
 /// The channels through which the server reaches users whose client does not show questions.
 pub(crate) struct Asking {
     pub(crate) policy: AskPolicy,
-    /// The name of the server that users see.
+    /// The name of the server, which web pages and texts show to users.
     server: String,
     /// The form, if the server shows questions in an MCP App.
     page: Option<Page>,
-    /// The authorization rules, if callers must authenticate.
+    /// The authorization rules, if the server authenticates callers.
     permit: Option<Permit>,
-    /// The answer page, if the server has one.
     pub(crate) site: Option<Arc<Site>>,
     tasks: TasksHandle,
 }
 
-/// Checks whether the sender of an HTTP request is allowed to call a tool. Over stdio, the function receives `None`
-/// instead of the request.
+/// A function that checks whether the sender of an HTTP request is allowed to call a tool. Over stdio, the function
+/// receives `None` instead of an HTTP request.
 pub(crate) type Permit =
     Box<dyn Fn(&Registry, Option<&http::request::Parts>, Option<&Tool>) -> Result<(), Refusal> + Send + Sync>;
 
-/// A handle to the tasks and tools of the server. The tools of this module use this handle. The server sets it later,
-/// because it creates its tasks after these tools.
+/// The tasks and the tools of the server, for use by the tools of this module. This value is empty at first, because
+/// the server creates its tasks after the tools of this module.
 #[derive(Default)]
 struct TasksHandle(OnceLock<(Weak<Tasks>, Arc<Catalog>)>);
 
 impl Asking {
-    /// Creates the channels of a server. `server` is the name of the server that users see.
+    /// Creates the channels to users. `server` is the name of the server that users see.
     pub(crate) fn new(
         policy: AskPolicy,
         server: String,
@@ -115,7 +115,7 @@ impl Asking {
         Self { policy, server, page, permit, site, tasks: TasksHandle::default() }
     }
 
-    /// Sets the handle to the tasks and tools of the server.
+    /// Stores the tasks and the tools of the server for the tools of this module.
     pub(crate) fn begin(&self, tasks: &Arc<Tasks>, catalog: &Arc<Catalog>) {
         // The reference to the tasks is weak, because the tasks own the runtime, and the runtime owns this value.
         let _ = self.tasks.0.set((Arc::downgrade(tasks), Arc::clone(catalog)));
@@ -123,7 +123,7 @@ impl Asking {
 
     /// Returns the tools that models and forms call.
     pub(crate) fn tools(&self) -> Vec<Tool> {
-        // If the server has an answer page, clients that follow tasks can also receive a waiting result.
+        // If the server has an answer page, clients with MCP tasks can also receive a waiting result.
         let visibility = if self.has_page() { Visibility::Everyone } else { Visibility::WithoutTasks };
         let mut tools = tools::tools(visibility);
         if self.policy.relay {
@@ -136,44 +136,46 @@ impl Asking {
         tools
     }
 
-    /// Returns the form as a resource, if the server shows questions in an MCP App.
+    /// Returns the MCP resource that contains the form. Returns `None` if the server does not show questions in an MCP
+    /// App.
     pub(crate) fn resource(&self) -> Option<Resource> {
         self.page.as_ref().map(form::resource)
     }
 
-    /// Returns the capability for MCP Apps, if the server shows questions in an MCP App.
+    /// Returns the MCP Apps capability. Returns `None` if the server does not show questions in an MCP App.
     pub(crate) fn capability(&self) -> Option<Map<String, Value>> {
         self.page.as_ref()?;
         Some(Map::from_iter([("mimeTypes".to_owned(), json!([APP_MEDIA_TYPE]))]))
     }
 
-    /// Returns the channels through which a question of `tool` can reach the user of this client.
+    /// Returns the channels through which the user of this client can answer the questions of `tool`.
     pub(crate) fn channels(&self, tool: &Tool, client: &Client) -> Channels {
         if tool.tasks == TaskPolicy::Never {
             return Channels::default();
         }
         let app = self.page.is_some() && client.shows_apps();
-        // Some clients declare that they show forms, but do not show them. If the client shows MCP Apps, the app form
-        // is more reliable. A client that follows tasks receives the questions together with the task.
+        // Some clients declare that they show forms, but do not show forms. If such a client shows MCP Apps, the form
+        // in the MCP App is more reliable. A client with MCP tasks receives the questions together with the task.
         let asks = client.supports(Capability::Elicitation) && !client.knows_tasks();
         Channels { app, page: self.has_page_for(client), client: asks && !app }
     }
 
-    /// Returns whether the model of this client can relay answers. For this purpose, the model must see the tool
+    /// Returns `true` if the model of this client can relay answers. To relay answers, the model must see the tool
     /// `task_answer`.
     pub(crate) fn relays(&self, client: &Client) -> bool {
         self.policy.relay && (self.has_page() || !client.knows_tasks() || client.shows_apps())
     }
 
-    /// Returns whether the user has another channel if the client of this call does not show a form. This is possible
-    /// only in a call of `task_result`, which sends the questions of another run to the client.
+    /// Returns `true` if the user has another channel in case the client of this call does not show a form. Only calls
+    /// of `task_result` can use another channel, because `task_result` sends the questions of another run to the
+    /// client.
     pub(crate) fn checks_client(&self, tool: &Tool, client: &Client) -> bool {
         tool.name() == tools::TASK_RESULT && self.has_page_for(client)
     }
 
-    /// Waits a few seconds until a new task asks a question or ends. The model of a client without tasks then reads the
-    /// question or the result in the first response, and does not have to call `task_result`. If the task cannot be
-    /// read, this method returns `view`: the response must contain the ID of the task.
+    /// Waits a few seconds until a new task asks a question or ends. Because of this wait, the first response often
+    /// contains the question or the result, and the model does not have to call `task_result`. If the server cannot
+    /// read the task, this method returns `view`, because the response must contain the ID of the task.
     pub(crate) async fn first_step(&self, tasks: &Arc<Tasks>, owner: &Owner, view: TaskView) -> TaskView {
         let limit = FIRST_STEP.min(self.policy.hand_over_after);
         match settled(tasks, owner, view.clone(), &BTreeSet::new(), limit).await {
@@ -190,14 +192,14 @@ impl Asking {
         self.site.is_some()
     }
 
-    /// Returns whether the user of this client can answer on the answer page. `ServerBuilder::build` has already
+    /// Returns `true` if the user of this client can answer on the answer page. `ServerBuilder::build` has already
     /// checked that the answer page can identify authenticated users.
     fn has_page_for(&self, client: &Client) -> bool {
         self.site.as_ref().is_some_and(|site| site.reaches(client))
     }
 }
 
-/// The caller of a tool in this module, with the caller's tasks.
+/// The caller of a tool in this module, and the tasks that the caller owns.
 struct Caller<'a> {
     ctx: &'a Ctx,
     asking: &'a Asking,
@@ -211,24 +213,24 @@ impl<'a> Caller<'a> {
         let asking: &Asking = ctx.state::<Arc<Asking>>()?;
         let parts = asking.tasks.0.get();
         let Some((Some(tasks), catalog)) = parts.map(|(tasks, catalog)| (tasks.upgrade(), catalog)) else {
-            return Err(Error::tool("the server has no tasks now; call the tool again later"));
+            return Err(Error::tool("the server is shutting down; call the tool again later"));
         };
         Ok(Self { ctx, asking, tasks, catalog, owner: Tasks::owner(ctx.principal()) })
     }
 
-    /// Returns a task of the caller.
+    /// Reads a task that the caller owns.
     ///
     /// # Errors
     ///
-    /// Returns an error if the caller has no such task, cannot see the tool of the task, or is not allowed to call
-    /// this tool.
+    /// Returns an error if the caller has no task with this ID, or cannot see the tool of the task. Returns an error if
+    /// the caller is not allowed to call the tool of the task.
     async fn task(&self, id: &str) -> Result<TaskView> {
         let Some(view) = self.tasks.get(&self.owner, id).await? else { return Err(no_task()) };
         self.permit(&view.tool)?;
         Ok(view)
     }
 
-    /// Checks whether the caller can see the tool of a task and is allowed to call it.
+    /// Checks whether the caller can see the tool of a task and is allowed to call this tool.
     fn permit(&self, tool: &str) -> Result<()> {
         let registry = self.catalog.registry();
         let tool = registry.tool(tool).map(|tool| &**tool);
@@ -242,7 +244,7 @@ impl<'a> Caller<'a> {
         permitted.map_err(|refusal| Error::tool(refusal.to_string()).terminal())
     }
 
-    /// Stores the user's answers.
+    /// Stores answers that the user gave to the questions of a task.
     async fn deliver(
         &self,
         id: &str,
@@ -252,7 +254,7 @@ impl<'a> Caller<'a> {
         deliver(&self.tasks, &self.owner, id, answers, channel).await
     }
 
-    /// Waits until the task has ended or has a question that is not in `known`. Waits at most for the duration `limit`.
+    /// Waits for at most `limit` until the task has ended, or until the task has a question that is not in `known`.
     /// Returns the task, or `None` if the task no longer exists.
     async fn settled(
         &self,
@@ -264,7 +266,7 @@ impl<'a> Caller<'a> {
     }
 }
 
-/// Stores the user's answers. Returns `None` if the task does not exist.
+/// Stores answers that the user gave to the questions of a task. Returns `None` if the task does not exist.
 pub(crate) async fn deliver(
     tasks: &Arc<Tasks>,
     owner: &Owner,
@@ -273,13 +275,13 @@ pub(crate) async fn deliver(
     channel: Channel,
 ) -> Result<Option<Delivered>> {
     let (tasks, owner, id) = (Arc::clone(tasks), owner.clone(), id.to_owned());
-    // The answers are stored in their own Tokio task, so that they are stored even if the request is dropped now.
+    // A separate Tokio task stores the answers. So the answers are stored even if the server drops the request now.
     let stored = tokio::spawn(async move { tasks.deliver(&owner, &id, &answers, channel).await });
     stored.await.unwrap_or_else(|_| Err(Error::tool("the answer could not be stored; send it again")))
 }
 
-/// Waits until a task has ended or has a question that is not in `known`. Waits at most for the duration `limit`.
-/// Returns the task, or `None` if the task no longer exists.
+/// Waits for at most `limit` until a task has ended, or until the task has a question that is not in `known`. Returns
+/// the task, or `None` if the task no longer exists.
 pub(crate) async fn settled(
     tasks: &Arc<Tasks>,
     owner: &Owner,
@@ -305,30 +307,32 @@ pub(crate) async fn settled(
     }
 }
 
-/// Returns the error for an unknown task. A task of another caller has the same error, so the caller cannot distinguish
-/// the two cases.
+/// Returns the error for an unknown task. A task of another caller causes the same error, so a caller cannot find out
+/// whether other callers have tasks.
 fn no_task() -> Error {
     Error::tool(NO_TASK).terminal()
 }
 
-/// The maximum time for which the first response waits for the first question or the result of the task.
+/// The maximum time for which the server delays the first response, to wait for the first question or the result of the
+/// task.
 const FIRST_STEP: Duration = Duration::from_secs(5);
 
 const NO_TASK: &str = "there is no such task: its ID is wrong, or it has expired; use the ID of the answer that named the task, like `t_…`";
 
-/// Returns the ID of a task in the format that users and models read.
+/// Returns the ID of a task with the prefix that users and models see.
 fn shown_id(id: &str) -> String {
     format!("t_{id}")
 }
 
-/// Returns the stored ID of a task. The given ID can have the prefix for users and models, or no prefix.
+/// Returns the ID of a task without the prefix that users and models see. The given ID can already be without this
+/// prefix.
 fn stored_id(shown: &str) -> &str {
     let id = shown.trim();
     id.strip_prefix("t_").unwrap_or(id)
 }
 
-/// Returns the open questions of a task that the form and the answer page can show, by wire key. A question is either a
-/// form, or a link that the user must open.
+/// Returns the open questions of a task that the form and the answer page can show, with their wire keys. Each question
+/// is a form, or a link that the user must open.
 fn forms(view: &TaskView) -> impl Iterator<Item = (&String, &Value)> {
     let asks = view.status == TaskStatus::InputRequired;
     view.asks.iter().filter(move |(_, request)| asks && (is_form(request) || is_link(request)))

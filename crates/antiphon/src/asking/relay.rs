@@ -1,8 +1,8 @@
-//! Answers that the model relays: the user answers in the chat, and the model calls `task_answer` with the answer.
+//! Relayed answers: the user answers a question in the chat, and the model passes the answer to the tool `task_answer`.
 //!
-//! The server cannot verify that the model asked the user. So both the question (`Elicit::relayed`) and the server
-//! (`AskPolicy::with_relay`) must allow the relay. In addition, the client of this call must have no other channel to
-//! the user.
+//! The server cannot verify that the model asked the user. So both the tool (`Elicit::relayed`) and the operator
+//! (`AskPolicy::with_relay`) must allow relayed answers. In addition, the model can relay an answer only if the user
+//! cannot answer through any other channel.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,10 +29,10 @@ use crate::{
 
 const ANSWER: &str = "Delivers the user's answer to a tool call that has not finished. Call it only if a NOT FINISHED answer says so, and after the user has answered in the chat. Never answer for the user.";
 
-/// A `_meta` key. If a tool has this key, Claude Code asks the user to approve each call of the tool.
+/// The `_meta` key of a tool for which Claude Code must ask the user before each call.
 const APPROVAL_META: &str = "anthropic/requiresUserInteraction";
 
-/// How long `task_answer` waits for the next state of the run after an answer.
+/// How long `task_answer` waits after an answer until the run ends or asks the next question.
 const PATIENCE: Duration = Duration::from_secs(8);
 
 /// The maximum duration of a call of `task_answer`.
@@ -47,11 +47,11 @@ struct Relayed {
     answers: BTreeMap<String, Response>,
 }
 
-/// Returns the tool with which models relay answers.
+/// Returns the tool `task_answer`, with which models relay answers.
 pub(super) fn tool(visibility: Visibility) -> Tool {
     let annotations = ToolAnnotations::with_title("Relay an answer of the user");
     Tool::new("task_answer", ANSWER, task_answer)
-        // With these annotations, hosts show the arguments to the user before the call.
+        // Because of these annotations, hosts show the arguments of a call to the user before the call.
         .with_annotations(annotations.read_only(false).destructive(true).idempotent(false).open_world(false))
         .with_meta(APPROVAL_META, true)
         .with_timeout(TIMEOUT)
@@ -74,8 +74,8 @@ async fn task_answer(ctx: &Ctx, Relayed { id, answers }: Relayed) -> Result<Tool
     }
     match caller.deliver(id, answers, Channel::Relay).await? {
         None => Err(no_task()),
-        // The error is the same in both cases. Otherwise, a model could try several answers to find out which one the
-        // user gave.
+        // The error is the same for a repetition of the user's answer and for a different answer. With two different
+        // errors, a model could find out the user's answer by trying several answers.
         Some(Delivered::Repeated(_) | Delivered::Used) => Err(closed()),
         Some(Delivered::Taken(view)) => {
             let view = caller.settled(view, &questions, PATIENCE).await?.ok_or_else(no_task)?;
@@ -84,14 +84,14 @@ async fn task_answer(ctx: &Ctx, Relayed { id, answers }: Relayed) -> Result<Tool
     }
 }
 
-/// Checks whether the model can relay the answers to these questions. `view` contains the channels of the client that
-/// sent this call.
+/// Checks whether the model is allowed to relay answers to `questions`. `view` contains the channels that the client of
+/// this call supports.
 fn check(view: &TaskView, questions: &BTreeSet<String>) -> Result<()> {
     if questions.is_empty() || !questions.iter().all(|key| view.asks.contains_key(key)) {
         return Err(closed());
     }
     let allows = |key: &String| view.asks.get(key).is_some_and(allows_relay);
-    // If a task is not read with `task_result`, its client receives the questions directly.
+    // If the client does not read the task with `task_result`, the server sends the questions directly to the client.
     if !view.is_read_with_a_tool || !questions.iter().all(allows) {
         return Err(Error::tool(
             "the answer to this question cannot be relayed: only the user can answer it; call `task_result` for the next step",
@@ -114,7 +114,7 @@ fn closed() -> Error {
     .terminal()
 }
 
-/// Returns the error for answers that do not match the form. The questions stay open.
+/// Returns the error for answers that do not match the form. The questions stay open after this error.
 fn misfit(problems: &Map<String, Value>) -> Error {
     let lines: Vec<String> = problems
         .iter()

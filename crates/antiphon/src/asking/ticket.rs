@@ -1,4 +1,4 @@
-//! Tickets. A ticket is the right of a form to answer the questions that the form shows.
+//! Tickets. With a ticket, a form proves that it is allowed to answer the questions that it shows.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -12,28 +12,29 @@ use crate::{
 /// The maximum lifetime of a ticket.
 const MAX_LIFE: Duration = Duration::from_secs(60 * 60);
 
-/// The right to answer questions of a task. The form receives the encrypted ticket together with the questions, and
-/// returns the ticket together with the answers.
+/// A ticket that allows a form to answer some questions of a task. The form receives the encrypted ticket together with
+/// the questions, and returns the ticket together with the answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Ticket {
     pub(super) task: String,
-    /// The wire keys of the questions. Each wire key is used only once, so a ticket is not valid for later questions.
+    /// The wire keys of the questions. A task uses each wire key only once, so a ticket is not valid for later
+    /// questions.
     pub(super) questions: BTreeSet<String>,
     /// The time at which the ticket expires, in milliseconds since 1970.
     pub(super) expires: u64,
 }
 
-/// The holder of a ticket. Only the same caller, on a server with the same audience, can use the ticket.
+/// The holder of a ticket. Only the holder can use the ticket: the same caller, on a server with the same audience.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Holder<'a> {
     pub(super) audience: &'a str,
     pub(super) principal: Option<&'a str>,
 }
 
-/// The reason why a ticket is rejected.
+/// The reason why the server rejects a ticket.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Rejected {
-    /// The ticket is forged or damaged, or it belongs to another caller.
+    /// The ticket is forged or damaged, or the ticket belongs to another caller.
     Invalid,
     Expired,
 }
@@ -49,8 +50,8 @@ impl Holder<'_> {
 }
 
 impl Ticket {
-    /// Creates a ticket. The ticket is valid for the duration `life`, but for at most one hour. It expires earlier if
-    /// the questions close earlier.
+    /// Creates a ticket that is valid for `life`, but at most for one hour. If the questions close earlier, the ticket
+    /// expires when the questions close.
     pub(super) fn new(
         task: &str,
         questions: BTreeSet<String>,
@@ -62,13 +63,13 @@ impl Ticket {
         Self { task: task.to_owned(), questions, expires }
     }
 
-    /// Encrypts the ticket for its holder.
+    /// Encrypts the ticket so that only `holder` can use the ticket.
     pub(super) fn seal(&self, seal: &SealConfig, holder: Holder<'_>) -> String {
         let plain = serde_json::to_vec(self).unwrap_or_default();
         seal.seal_token(&plain, &holder.binding())
     }
 
-    /// Decrypts a ticket of this holder, with any encryption key of the key ring.
+    /// Decrypts a ticket of `holder`. The ticket can be encrypted with any key of the key ring.
     pub(super) fn open(
         sealed: &str,
         seal: &SealConfig,

@@ -1,5 +1,5 @@
-//! Tools for models, for runs that continue on the server. With these tools, a model reads the result of a run, shows
-//! its questions, or cancels it.
+//! The tools with which models handle runs that continue on the server. A model can read the result of a run, show the
+//! questions of a run to the user, or cancel a run.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,7 +22,7 @@ use crate::{
     url_elicitation::{CONTEXT_META, KEY_META},
 };
 
-/// The name of the tool with which models read the results of runs.
+/// The name of the tool with which models read the result of a run.
 pub(super) const TASK_RESULT: &str = "task_result";
 
 const RESULT: &str = "Returns the result of a tool call that has not finished, or says what to do next. Call it with the task ID from a NOT FINISHED or STILL WORKING answer.";
@@ -32,18 +32,19 @@ const CANCEL: &str =
 
 const QUESTION: &str = "Shows the user the form with the question of a tool call. Call it if a NOT FINISHED answer says so. Then end your turn.";
 
-/// The `_meta` key for the MCP App of a tool, for hosts that implement the specification before its final version.
+/// The `_meta` key under which a tool names its MCP App. Hosts that implement a draft of the MCP Apps specification
+/// read this key.
 const LEGACY_META: &str = "ui/resourceUri";
 
-/// How long `task_result` waits for the run by default, in seconds.
+/// How long `task_result` waits by default for the end of the run, in seconds.
 const WAIT: u64 = 10;
 const MAX_WAIT: u64 = 20;
 
-/// The maximum duration of a call of these tools. The time in which they wait for users does not count.
+/// How long one call of these tools can take. The time in which the tool waits for users does not count.
 const TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
-/// The maximum number of questions that `task_result` asks in one call. The number is limited, because clients limit
-/// the number of rounds of a call.
+/// The maximum number of questions that one call of `task_result` asks. Clients limit the number of rounds of a call,
+/// so one call can ask only a few questions.
 const MAX_QUESTIONS: usize = 8;
 
 #[derive(Deserialize, JsonSchema)]
@@ -73,7 +74,7 @@ struct Wanted {
     wait: Option<u64>,
 }
 
-/// Returns the tools for clients that can receive waiting results.
+/// Returns the tools `task_result` and `task_cancel`, for clients that can receive waiting results.
 pub(super) fn tools(visibility: Visibility) -> Vec<Tool> {
     let annotations = |title: &str| ToolAnnotations::with_title(title).open_world(false);
     let tools = [
@@ -85,7 +86,7 @@ pub(super) fn tools(visibility: Visibility) -> Vec<Tool> {
     tools.map(|tool| tool.with_timeout(TIMEOUT).with_tasks(TaskPolicy::Never).visible_to(visibility)).into()
 }
 
-/// Returns the tool that shows the form at `uri`.
+/// Returns the tool `task_question`, which shows the form with the URI `uri`.
 pub(super) fn question(uri: &str) -> Tool {
     let annotations = ToolAnnotations::with_title("Show a question").read_only(true).open_world(false);
     Tool::new("task_question", QUESTION, task_question)
@@ -97,25 +98,25 @@ pub(super) fn question(uri: &str) -> Tool {
         .visible_to(Visibility::WithApps)
 }
 
-/// A question of a task, in the form in which this call asks it.
+/// A question that `task_result` asks the user for a task.
 #[derive(Debug, Serialize, Deserialize)]
 struct Question {
-    /// The wire key of the question in the task.
+    /// The wire key that identifies the question in the task.
     wire: String,
-    /// The question key that the tool's author chose. Clients can have a custom form for this key.
+    /// The question key that the tool's author chose. A client can show a custom form for this question key.
     key: String,
     message: String,
     schema: Value,
     context: Option<Value>,
 }
 
-/// Returns the result of a task, or the next step. If only the client of this call can show the open questions, the
-/// function asks the user these questions.
+/// Returns the result of a task, or a text that describes the next step. If only the client that called `task_result`
+/// can show the open questions, the function asks the user these questions.
 ///
-/// On 2026-07-28, this function runs again from the top after each question. The open questions are therefore read in
-/// a step. On replay, this step returns the same questions, even if the task has changed since then. An answer is also
-/// delivered in a step. No other read of the task affects which questions are asked. So the results of these reads can
-/// change on replay.
+/// On 2026-07-28, this function runs again from the top after each question. So the function reads the open questions
+/// in a step. On replay, the step returns the same questions, even if the task has changed since the step. The function
+/// also delivers each answer in a step. The function also reads the task outside of steps. These reads do not affect
+/// which questions the function asks, so their results can change on replay.
 async fn task_result(ctx: &Ctx, Wanted { id, wait }: Wanted) -> Result<ToolOutput> {
     let caller = Caller::of(ctx)?;
     let id = stored_id(&id);
@@ -131,13 +132,14 @@ async fn task_result(ctx: &Ctx, Wanted { id, wait }: Wanted) -> Result<ToolOutpu
             asked += 1;
             let Some(answer) = ask(ctx, &question).await? else {
                 if ctx.run.is_unresponsive() {
-                    // The client has not shown the question, so the user must answer through another channel.
+                    // The client did not show the question to the user, so the user must answer through another
+                    // channel.
                     ctx.step("leave", || caller.leave_client(id)).await?;
                 }
                 break 'task;
             };
             let answers = BTreeMap::from([(question.wire, answer)]);
-            // If the user has already answered through another channel, only the first answer counts.
+            // If the user has already answered through another channel, the server ignores this second answer.
             let delivered = ctx.step("deliver", || caller.deliver_of_client(id, answers)).await?;
             if !delivered {
                 return Err(no_task());
@@ -187,21 +189,21 @@ async fn task_question(ctx: &Ctx, Shown { id, link }: Shown) -> Result<ToolOutpu
 }
 
 impl Caller<'_> {
-    /// Returns whether the client of this call can show forms.
+    /// Returns `true` if the client that called this tool can show forms.
     fn shows_forms(&self) -> bool {
         self.ctx.run.client.supports(Capability::Elicitation)
     }
 
     /// Waits until the task has ended or has a new question. Returns the questions that the client of this call must
-    /// show.
+    /// show to the user.
     async fn questions(&self, id: &str, wait: Duration) -> Result<Vec<Question>> {
         let Some(view) = self.tasks.get(&self.owner, id).await? else { return Ok(Vec::new()) };
         let asks = |view: &TaskView| {
             let shows = view.channels.client && self.shows_forms();
             shows && forms(view).any(|(_, request)| is_form(request))
         };
-        // If the user must answer a question through another channel, this question is not new. The method then waits
-        // for the answer.
+        // If the user must answer a question through another channel, this method does not count the question as new.
+        // The method then waits until the user has answered.
         let known: BTreeSet<String> =
             if asks(&view) { BTreeSet::new() } else { view.asks.keys().cloned().collect() };
         let view = self.settled(view, &known, wait).await?.filter(asks);
@@ -209,8 +211,8 @@ impl Caller<'_> {
         Ok(asked.map(|(wire, request)| Question::new(wire, request)).collect())
     }
 
-    /// Removes the channels that the client of this call does not have. The client that started the run can be a
-    /// different client.
+    /// Removes the channels that the client of this call does not support. The client of this call can be a different
+    /// client than the client that started the run.
     pub(super) fn narrow(&self, view: &mut TaskView) {
         let reached = &self.ctx.run.client;
         let Channels { app, page, client } = view.channels;
@@ -219,7 +221,8 @@ impl Caller<'_> {
         view.channels.client = client && self.shows_forms();
     }
 
-    /// If a task has ended, returns its result. Otherwise, returns the next step for the model of this call.
+    /// Returns the result of a task that has ended. If the task has not ended, returns a text that tells the model of
+    /// this call what to do next.
     pub(super) fn next_step(&self, mut view: TaskView) -> ToolOutput {
         if view.status.is_final() {
             return ended(&view);
@@ -228,12 +231,12 @@ impl Caller<'_> {
         self.asking.output(&view)
     }
 
-    /// Stops asking the questions of the task through the client, if there is another channel.
+    /// Stops sending the questions of the task to the client, if the user can answer through another channel.
     async fn leave_client(&self, id: &str) -> Result<()> {
         self.tasks.leave_client(&self.owner, id).await
     }
 
-    /// Stores the answers that the client of this call has returned. Returns whether the task exists.
+    /// Stores the answers that the client of this call has returned. Returns `false` if the task does not exist.
     async fn deliver_of_client(&self, id: &str, answers: BTreeMap<String, Value>) -> Result<bool> {
         Ok(self.deliver(id, answers, Channel::Client).await?.is_some())
     }
@@ -253,8 +256,8 @@ impl Question {
     }
 }
 
-/// Asks the user through the client of this call. If the client returns no valid answer, returns `None`, and the
-/// question stays open.
+/// Sends a question to the client of this call. Returns `None` if the client returns no valid answer. The question then
+/// stays open.
 async fn ask(ctx: &Ctx, question: &Question) -> Result<Option<Value>> {
     let form = ctx.elicit_value(&question.key, question.message.as_str(), question.schema.clone());
     let form = match &question.context {
@@ -275,7 +278,7 @@ async fn ask(ctx: &Ctx, question: &Question) -> Result<Option<Value>> {
     }
 }
 
-/// Returns the output of a task that has ended, in the form in which its tool returned it.
+/// Returns the output of a task that has ended, exactly as the tool of the task returned this output.
 pub(super) fn ended(view: &TaskView) -> ToolOutput {
     match &view.ended {
         Some(Ended::Output(output)) => output.clone().into(),

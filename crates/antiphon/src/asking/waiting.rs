@@ -1,4 +1,5 @@
-//! Waiting results: the results of calls whose runs continue on the server.
+//! Waiting results. If a call ends before its run, the run continues on the server, and the call returns a waiting
+//! result.
 
 use rmcp::model::CallToolResult;
 use serde_json::{Value, json};
@@ -12,49 +13,49 @@ use crate::{
     task::{TaskStatus, TaskView},
 };
 
-/// The `_meta` key under which a result contains the ID of its task, as `{"id"}`. The form reads this key.
+/// The `_meta` key under which a result contains the ID of its task, as `{"id"}`. The form in the MCP App reads the
+/// task ID from this `_meta` key.
 const TASK_META: &str = "antiphon/task";
 
-/// The maximum size of the text and of the structured content in a waiting result, in bytes. The limit applies to each
-/// of the two.
+/// The maximum size of the text in a waiting result, in bytes. The maximum size of the structured content is the same.
 const MAX_BYTES: usize = 2 * 1024;
 
-/// The sizes of the text, from large to small. Each size contains the maximum length of a question or message, in
-/// characters, and whether the text contains the schema of the answer. If a result is too large, the next size is
-/// used.
+/// The sizes of the text in a waiting result, from large to small. The number is the maximum length of a question or
+/// message, in characters. The boolean states whether the text contains the schema of the answer. If a result is too
+/// large, the server uses the next size.
 const SIZES: [(usize, bool); 5] = [(300, true), (300, false), (150, false), (50, false), (0, false)];
 
-/// An age in seconds. From this age of the run on, the text tells the model to wait before it asks for the result
-/// again.
+/// The age of a run in seconds from which the text tells the model to wait before the next call of `task_result`.
 const OLD: u64 = 30;
 
 impl Asking {
-    /// Returns the result of a call whose run continues as a task.
+    /// Returns the result of a call that ends while its run continues as a task.
     pub(crate) fn waiting_result(&self, view: &TaskView) -> CallToolResult {
         self.result(view, Revision::Session)
     }
 
-    /// Returns the result of a call whose run is a task. If the run has ended, the result is the output of the tool.
-    /// Otherwise, it is the next step for the model.
+    /// Returns the result of a call whose run is a task. If the run has ended, the result is the output of the tool. If
+    /// the run has not ended, the result tells the model what to do next.
     pub(crate) fn result(&self, view: &TaskView, revision: Revision) -> CallToolResult {
         let output = if view.status.is_final() { ended(view) } else { self.output(view) };
         to_call_result(output, revision)
     }
 
-    /// Returns the output of a call whose run continues as a task.
+    /// Returns the output of a call that ends while its run continues as a task.
     pub(super) fn output(&self, view: &TaskView) -> ToolOutput {
-        // If the user can answer through another channel, the conversation must not contain a link.
+        // If the user can answer through another channel, the text for the model must not contain a link.
         let needs_page = !view.channels.app && !is_shown_by_client(view) && forms(view).next().is_some();
         let page = if needs_page { self.page_step(view, false) } else { None };
-        // If a task is not read with `task_result`, its client receives the questions directly.
+        // If the client does not read the task with `task_result`, the server sends the questions directly to the
+        // client.
         let relays = self.policy.relay && view.is_read_with_a_tool;
         output(view, page.as_deref(), relays)
     }
 }
 
-/// Returns the output of a call whose run continues as a task. The text and the structured content both contain all
-/// information, because some models read only one of them. `page` is the text about how the user reaches the answer
-/// page. `relays` is whether the model can relay answers.
+/// Returns the output of a call that ends while its run continues as a task. Some models read only the text, and others
+/// read only the structured content. So the text and the structured content both contain all information. `page` is a
+/// text that describes how the user reaches the answer page. `relays` is true if the model can relay answers.
 pub(super) fn output(view: &TaskView, page: Option<&str>, relays: bool) -> ToolOutput {
     let texts = SIZES.map(|size| text(view, page, relays, size));
     let fits = |about: &&String| structured(view, about).to_string().len() <= MAX_BYTES;
@@ -62,13 +63,14 @@ pub(super) fn output(view: &TaskView, page: Option<&str>, relays: bool) -> ToolO
     about_task(view, about)
 }
 
-/// Returns whether the client can show an open question when the model calls `task_result`. The client cannot show
-/// links in this way.
+/// Returns `true` if the client can show an open question when the model calls `task_result`. During a call of
+/// `task_result`, a client can show forms, but not links.
 fn is_shown_by_client(view: &TaskView) -> bool {
     view.channels.client && forms(view).any(|(_, request)| is_form(request))
 }
 
-/// Returns an output with the text `about`. The output contains the ID of the task, for models and for the form.
+/// Returns an output with the text `about`. The output contains the ID of the task for models, and also for the form in
+/// the MCP App.
 pub(super) fn about_task(view: &TaskView, about: &str) -> ToolOutput {
     ToolOutput::text(about)
         .with_structured(structured(view, about))
@@ -84,7 +86,7 @@ fn structured(view: &TaskView, about: &str) -> Value {
     json!({"about": about, "task": task})
 }
 
-/// Returns the schema of the structured content of a waiting result.
+/// Returns the JSON Schema that describes the structured content of a waiting result.
 pub(super) fn schema() -> Value {
     json!({
         "type": "object",
@@ -105,7 +107,8 @@ pub(super) fn schema() -> Value {
     })
 }
 
-/// Returns the next step for the model. `chars` is the maximum length of the question in the text.
+/// Returns a text that tells the model what to do next. `chars` is the maximum length of the question in this text, in
+/// characters.
 fn text(view: &TaskView, page: Option<&str>, relays: bool, (chars, has_schema): (usize, bool)) -> String {
     let (tool, id) = (&view.tool, shown_id(&view.id));
     let call = format!("{{\"id\":\"{id}\"}}");
@@ -160,8 +163,8 @@ fn text(view: &TaskView, page: Option<&str>, relays: bool, (chars, has_schema): 
     )
 }
 
-/// Returns the next step for a model that asks the user in the chat and relays the answer. Returns `None` if no open
-/// question allows the relay.
+/// Returns a text that tells the model to ask the user in the chat and to relay the answer. Returns `None` if no open
+/// question allows relayed answers.
 fn relayed(view: &TaskView, chars: usize, has_schema: bool) -> Option<String> {
     let (tool, id) = (&view.tool, shown_id(&view.id));
     let allowed: Vec<_> = forms(view).filter(|(_, request)| allows_relay(request)).collect();
@@ -191,7 +194,7 @@ fn relayed(view: &TaskView, chars: usize, has_schema: bool) -> Option<String> {
 fn working(view: &TaskView, call: &str, chars: usize) -> String {
     let (tool, id) = (&view.tool, shown_id(&view.id));
     let age = now_millis().saturating_sub(view.created) / 1000;
-    // Models call the tool in a loop. The longer a run takes, the longer the model should wait before the next call.
+    // Models call `task_result` repeatedly. If a run takes long, the model should wait longer before the next call.
     let next = if age < OLD {
         format!("Call `task_result` with {call} to get the result: it waits for some seconds.")
     } else {
@@ -212,13 +215,14 @@ fn working(view: &TaskView, call: &str, chars: usize) -> String {
     text
 }
 
-/// Encloses `text` in random marks, because it comes from outside. The author of the text cannot guess the marks.
+/// Puts random marks before and after `text`, because `text` was not written by the server. The author of `text` cannot
+/// guess these marks, so the model can recognize where `text` ends.
 fn marked(text: &str, chars: usize) -> String {
     let mark = &random_id()[..6];
     format!("<data-{mark}>{}</data-{mark}>", clean(text, chars))
 }
 
-/// Returns at most `limit` characters of a text, on one line, and without invisible characters.
+/// Returns the first `limit` characters of a text on one line, without invisible characters.
 pub(super) fn clean(text: &str, limit: usize) -> String {
     antiphon_transport::text::clean(text, limit).0
 }
@@ -230,7 +234,7 @@ pub(super) mod tests {
     use super::*;
     use crate::{base::serialized_bytes, model::ContentBlock, run::Channels, task::Tasks};
 
-    /// Returns a task that waits for an answer to `question`.
+    /// Returns a task that waits for the user's answer to `question`.
     pub(in crate::asking) fn waits(question: &str, channels: Channels) -> TaskView {
         let params = json!({"mode": "form", "message": question});
         let request = json!({"method": "elicitation/create", "params": params});
@@ -346,7 +350,7 @@ pub(super) mod tests {
         for (channels, page, next) in [
             (app(), None, "Now call `task_question`"),
             (Channels { page: true, ..none }, Some(STEP), STEP),
-            // The client shows forms but not links, so it cannot show this question.
+            // The client shows forms but not links. So the client cannot show this question, which is a link.
             (client_and_page, Some(STEP), STEP),
         ] {
             let mut view = waits("Pay 12 euros", channels);
@@ -360,7 +364,7 @@ pub(super) mod tests {
         assert!(!about(&waits("Pay?", app()), None, false).contains("open a web page"));
     }
 
-    /// Returns a task whose question the model can relay.
+    /// Returns a task with a question whose answer the model can relay.
     fn waits_for_the_chat(question: &str, channels: Channels) -> TaskView {
         let mut view = waits(question, channels);
         let params = &mut view.asks.get_mut("approval").unwrap()["params"];

@@ -1,4 +1,4 @@
-//! The output schemas of tools that can return a waiting result.
+//! Changes the output schemas of tools, so that the output schemas also accept waiting results.
 
 use std::sync::Arc;
 
@@ -7,30 +7,31 @@ use serde_json::{Map, Value, json};
 use super::{Asking, waiting};
 
 impl Asking {
-    /// Changes `definition.output_schema` so that it also accepts a waiting result. If the schema cannot be changed,
-    /// this function removes it.
+    /// Changes `definition.output_schema` so that the schema also accepts a waiting result. If this function cannot
+    /// change the schema, this function removes the schema from `definition`.
     ///
-    /// Some clients validate structured content, and reject results that do not match the output schema.
+    /// Some clients validate structured content against the output schema, and reject results that do not match.
     pub(crate) fn widen_output_schema(definition: &mut rmcp::model::Tool) {
         let Some(schema) = definition.output_schema.take() else { return };
         definition.output_schema = widened(Map::clone(&schema)).map(Arc::new);
     }
 }
 
-/// Returns a schema that accepts the values of `schema` and also waiting results.
+/// Returns a schema that accepts all values that `schema` accepts, and also waiting results.
 fn widened(mut schema: Map<String, Value>) -> Option<Map<String, Value>> {
     if !is_movable(&schema) {
         return None;
     }
     let mut wide = Map::new();
-    // References to definitions stay valid only if the definitions are at the top level of the new schema.
+    // A reference to a definition is valid only if the definition stays at the top level of the new schema.
     for keyword in ["$schema", "$defs", "definitions"] {
         if let Some(value) = schema.remove(keyword) {
             wide.insert(keyword.to_owned(), value);
         }
     }
-    // Before 2026-07-28, an output schema must describe an object. If the original schema describes another type, the
-    // new schema has no type. The server does not list such a schema to older clients.
+    // Before 2026-07-28, an output schema must describe an object. If the original schema does not describe an object,
+    // the new schema has no `type`. The server then does not list the new schema to clients of older protocol
+    // revisions.
     if schema.get("type").is_some_and(|kind| kind == "object") {
         wide.insert("type".to_owned(), "object".into());
     }
@@ -38,8 +39,8 @@ fn widened(mut schema: Map<String, Value>) -> Option<Map<String, Value>> {
     Some(wide)
 }
 
-/// Returns whether a schema has the same meaning inside another schema. This is not the case if the schema contains
-/// identifiers or anchors, or references to other places than its definitions.
+/// Returns `true` if a schema keeps its meaning when it becomes a part of another schema. A schema does not keep its
+/// meaning if it contains identifiers, anchors, or references to places outside its definitions.
 fn is_movable(schema: &Map<String, Value>) -> bool {
     schema.iter().all(|(keyword, value)| match (keyword.as_str(), value) {
         ("$ref", Value::String(target)) => {
@@ -117,7 +118,7 @@ mod tests {
         ] {
             assert_eq!(widen(&schema), None, "{schema}");
         }
-        // A property of an object can have the same name as a keyword.
+        // A property of an object can have the same name as a JSON Schema keyword, for example `$id`.
         let named = json!({"type": "object", "properties": {"$id": {"type": "string"}, "$ref": {}}});
         assert!(widen(&named).is_some());
     }

@@ -1,4 +1,4 @@
-//! The common part of all questions.
+//! The code that all kinds of questions share.
 
 use std::{
     future::Future,
@@ -15,13 +15,13 @@ use crate::{
     url_elicitation::{Channel, KEY_META},
 };
 
-/// A question to the client. When the tool calls a method of the context, this method creates the question and its key.
-/// The first poll registers the question with the replay machine.
+/// A question to the client. When a tool calls a method such as `Ctx::elicit`, this method creates the question and the
+/// question key. The first poll registers the question with the replay machine.
 #[derive(Debug)]
 pub(super) struct Ask<'a> {
     ctx: &'a Ctx,
     key: Key,
-    /// The question key of the first attempt.
+    /// The question key with which the tool first asked the question.
     first: Key,
     op: Option<Op>,
     done: bool,
@@ -41,15 +41,16 @@ impl<'a> Ask<'a> {
         &self.key
     }
 
-    /// Returns an ID for the messages that describe the question. See [`id_of`](crate::exchange::id_of).
+    /// Returns an ID for the tool call with which an exchange describes this question. See
+    /// [`id_of`](crate::exchange::id_of).
     pub(super) fn id(&self, prefix: &str) -> String {
         let place = self.ctx.run.state().machine().idempotency_key(&self.key);
-        // The ID does not contain the run's ID, so that two runs of one tool produce the same messages.
+        // The ID does not contain the ID of the run. So two runs of the same tool produce the same messages.
         let place = place.split_once(':').map_or(place.as_str(), |(_, place)| place);
         crate::exchange::id_of(prefix, self.key.name(), place)
     }
 
-    /// Changes the name in the question key.
+    /// Replaces the name in the question key.
     pub(super) fn rename(&mut self, name: &str) {
         let mut state = self.ctx.run.state();
         state.machine().return_key(&self.key);
@@ -57,16 +58,16 @@ impl<'a> Ask<'a> {
         self.first = self.key.clone();
     }
 
-    /// Prepares the same question under a new question key. A new key is necessary, because the server never asks twice
-    /// with a key that has an answer.
+    /// Prepares this question to be asked again under a new question key. A new question key is necessary, because the
+    /// server does not ask again with a question key that already has an answer.
     pub(super) fn again(&mut self, attempt: u32) {
         self.key = self.first.attempt(attempt);
         self.op = None;
         self.done = false;
     }
 
-    /// Returns the channel through which the user answered this question. Counts the user's answer in the metrics, but
-    /// not on replay.
+    /// Returns the channel through which the user answered this question. This method also counts the user's answer in
+    /// the metrics, except on replay.
     pub(super) fn answered(&self, answer: &Value) -> Channel {
         let channel = Channel::of(answer);
         let run = &self.ctx.run;
@@ -82,9 +83,9 @@ impl<'a> Ask<'a> {
         channel
     }
 
-    /// Polls for the client's answer, without validation. `describe` returns the operation, and `request` returns the
-    /// message to send. The first poll calls both functions. `request` is not called if the journal already contains
-    /// the answer.
+    /// Polls for the client's answer, without validation of the answer. `describe` returns the operation for the
+    /// journal, and `request` returns the message to send. The first poll calls both functions. If the journal already
+    /// contains the answer, the first poll does not call `request`.
     pub(super) fn poll(
         &mut self,
         cx: &Context<'_>,
@@ -131,7 +132,7 @@ fn answer(outcome: Outcome) -> Result<Value> {
         Outcome::Refused(name) => {
             let capability = Capability::from_name(&name);
             Err(capability.map_or_else(
-                || Error::misuse(format!("the client has not declared the capability `{name}`, which this version of the server does not support")),
+                || Error::misuse(format!("the client has not declared the capability `{name}`, which another version of the server recorded and this version does not know")),
                 |capability| Error::new(ErrorKind::Unsupported(capability)),
             ))
         }
@@ -147,29 +148,29 @@ impl Drop for Ask<'_> {
 }
 
 impl Ctx {
-    /// Forwards a question of another MCP server to the client, and returns the answer unchanged.
+    /// Sends a question from another MCP server to the client, and returns the client's answer unchanged.
     ///
-    /// `method` and `params` are the method and the parameters of the other server's request: `elicitation/create`,
-    /// `sampling/createMessage` or `roots/list`. `key` is the question key. The other server must validate the answer,
-    /// because this method does not validate it. If your own tool asks a question, use
+    /// `method` and `params` are the method and the parameters of the other server's request. `method` is
+    /// `elicitation/create`, `sampling/createMessage` or `roots/list`. `key` is the question key. `forward` does not
+    /// validate the answer, so the other server must validate the answer. If your own tool asks a question, use
     /// [`elicit_value`](Self::elicit_value) or [`sample_value`](Self::sample_value).
     ///
     /// # Errors
     ///
-    /// Returns [`ErrorKind::Unsupported`] if the client does not support this question, and [`ErrorKind::Client`] if
-    /// the client returns an error. Returns [`ErrorKind::Misuse`] if `method` is not the method of a question, or if
-    /// `params` is not an object. If the user declines, this method returns no error. The `action` in the answer is
-    /// then `decline`.
+    /// Returns [`ErrorKind::Unsupported`] if the client does not support this kind of question, and
+    /// [`ErrorKind::Client`] if the client returns an error. Returns [`ErrorKind::Misuse`] if `method` is not the
+    /// method of a question, or if `params` is not an object. If the user declines, this method returns no error, and
+    /// the field `action` of the answer is `decline`.
     ///
     /// # Replay
     ///
-    /// The journal contains the answer, like the answer to any other question.
+    /// The journal records the answer, as for any other question.
     pub fn forward(&self, key: &str, method: &str, params: Value) -> Forward<'_> {
         Forward { ask: Ask::new(self, key), method: method.to_owned(), params }
     }
 }
 
-/// A question from another MCP server, for the client. `.await` sends the question.
+/// A question from another MCP server to the client. To send the question, `.await` this value.
 #[must_use = "a question is asked when it is awaited"]
 #[derive(Debug)]
 pub struct Forward<'a> {
@@ -193,8 +194,8 @@ impl Forward<'_> {
         Ok(())
     }
 
-    /// Returns the request to send. A form or a URL elicitation needs a question key. A URL elicitation also needs an
-    /// elicitation ID.
+    /// Returns the request that the server sends to the client. The request for a form or for a URL elicitation
+    /// contains the question key. The request for a URL elicitation also contains an elicitation ID.
     fn request(&self) -> Value {
         if self.method == "roots/list" {
             return json!({"method": self.method});
@@ -222,7 +223,8 @@ impl Future for Forward<'_> {
         let mut answer = ready!(answer)?;
         if self.method == "elicitation/create" {
             self.ask.answered(&answer);
-            // Antiphon itself sets the mark of the channel, so an answer of the client cannot contain another mark.
+            // Antiphon itself marks the answer with its channel. So a client cannot claim that the answer came through
+            // another channel.
             Channel::Client.mark(&mut answer);
         }
         Poll::Ready(Ok(answer))

@@ -16,21 +16,21 @@ use super::{Ctx, timer::Timer};
 use crate::error::{Error, ErrorKind, Result};
 
 impl Ctx {
-    /// Runs a part of the tool as a branch. Question keys and step names in the branch start with `name`, so they
-    /// differ from the keys and names in other branches.
+    /// Runs a part of the tool as a branch. In a branch, question keys and step names start with `name`. So two
+    /// branches can use the same question keys and step names.
     ///
     /// [`Branch::max_asks`] limits the number of questions in the branch, and [`Branch::timeout`] limits the duration
     /// of the branch.
     ///
-    /// Run several branches concurrently with `tokio::join!`. The questions of concurrent branches are sent in the
-    /// same round. A branch is not a Tokio task. If the future of a branch is dropped, the branch and its nested
+    /// Run several branches concurrently with `tokio::join!`. The server sends the questions of concurrent branches in
+    /// the same round. A branch is not a Tokio task. If the future of a branch is dropped, the branch and its nested
     /// branches end.
     ///
     /// # Errors
     ///
-    /// Returns the error of `body`. Returns [`ErrorKind::Limit`] if the branch asks more questions than
+    /// Returns the error that `body` returns. Returns [`ErrorKind::Limit`] if the branch asks more questions than
     /// [`max_asks`](Branch::max_asks) allows, or if branches are nested deeper than the server allows. Returns
-    /// [`ErrorKind::Timeout`] if the branch takes longer than [`timeout`](Branch::timeout).
+    /// [`ErrorKind::Timeout`] if the branch takes longer than [`timeout`](Branch::timeout) allows.
     ///
     /// # Examples
     ///
@@ -76,7 +76,7 @@ impl Ctx {
         Branch { ctx: self, body: Box::pin(body), key, budget, timeout: None, timer: None }
     }
 
-    /// Returns a context with another prefix for its question keys, in the same run.
+    /// Returns a context for the same run in which question keys have the prefix `scope`.
     pub(super) fn child(&self, scope: String) -> Self {
         Self {
             run: Arc::clone(&self.run),
@@ -88,13 +88,13 @@ impl Ctx {
     }
 }
 
-/// The number of questions that a branch and its parent branches can still ask.
+/// Counts how many questions a branch can still ask. Questions of a branch also count in all its parent branches.
 #[derive(Debug)]
 pub(super) struct Budget {
     left: AtomicU32,
-    /// The number of questions asked in this branch.
+    /// The number of questions that this branch has already asked.
     spent: AtomicU32,
-    /// The maximum number of questions, for the error message.
+    /// The maximum number of questions, which the error message states.
     asks: AtomicU32,
     parent: Option<Arc<Self>>,
 }
@@ -114,9 +114,8 @@ impl Budget {
         Ok(())
     }
 
-    /// Creates a counter of the questions in a loop. `parent` counts these questions too. The loop stores this counter
-    /// with its state. Otherwise the count would be lost, because the journal does not keep the entries of earlier
-    /// iterations.
+    /// Creates a counter for the questions of a loop. The counter `parent` also counts these questions. The loop stores
+    /// its counter together with its state, because the journal does not keep the entries of earlier iterations.
     pub(super) fn of_loop(parent: Arc<Self>) -> Arc<Self> {
         let (left, spent, asks) = (AtomicU32::new(u32::MAX), AtomicU32::new(0), AtomicU32::new(u32::MAX));
         Arc::new(Self { left, spent, asks, parent: Some(parent) })
@@ -127,11 +126,12 @@ impl Budget {
     }
 }
 
-/// A part of the tool's code whose question keys and step names have a common prefix. `.await` runs the branch.
+/// A part of the tool's code whose question keys and step names have a common prefix. To run the branch, `.await` this
+/// value.
 ///
 /// # Cancel safety
 ///
-/// Dropping the branch withdraws its pending questions and drops its running steps.
+/// If you drop the branch, the server withdraws the pending questions of the branch and drops its running steps.
 #[must_use = "a branch does nothing until you `.await` it"]
 pub struct Branch<'a, B> {
     ctx: &'a Ctx,
@@ -143,8 +143,8 @@ pub struct Branch<'a, B> {
 }
 
 impl<B> Branch<'_, B> {
-    /// Sets the maximum number of questions in the branch, including the questions of nested branches. A retry after
-    /// an invalid answer or reply counts as another question. Default: no limit.
+    /// Sets the maximum number of questions in the branch, including the questions of nested branches. If the server
+    /// asks again after an invalid answer or reply, this retry counts as a question. Default: no limit.
     pub fn max_asks(self, asks: u32) -> Self {
         self.budget.left.store(asks, Ordering::Relaxed);
         self.budget.asks.store(asks, Ordering::Relaxed);
@@ -156,8 +156,8 @@ impl<B> Branch<'_, B> {
     /// # Replay
     ///
     /// When the branch begins, the journal records the deadline of the branch. The journal also records whether the
-    /// deadline has passed. On MCP 2026-07-28 outside of tasks, a suspended run is not in memory. In this case, the
-    /// server checks the deadline when the answer arrives.
+    /// deadline has passed. On MCP 2026-07-28, a suspended run is not in memory, unless the run is a task. The server
+    /// checks the deadline of such a run only when the answer arrives.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self

@@ -21,26 +21,26 @@ use crate::{
     url_elicitation::{CONTEXT_META, Channel, KEY_META, RELAY_META},
 };
 
-/// The user's response to a question. The user answered, declined or dismissed the question.
+/// The user's response to a question: the user answered, declined or closed the question.
 #[derive(Clone, Debug)]
 pub enum Elicited<T> {
     /// The user answered the question.
     Accept(Answer<T>),
-    /// The user declined to answer the question. The value is the question key.
+    /// The user declined to answer the question. The `String` is the question key.
     Decline(String),
-    /// The user closed the question without an answer. The value is the question key.
+    /// The user closed the question without an answer. The `String` is the question key.
     Cancel(String),
 }
 
-/// The user's answer, together with the question.
+/// The user's answer to a question.
 #[derive(Clone, Debug)]
 pub struct Answer<T> {
-    /// The answer as a value of the requested type.
+    /// The user's answer as a value of the requested type.
     pub value: T,
     source: Arc<Source>,
 }
 
-/// The question that an answer belongs to, and the answer as the client sent it.
+/// The question to which an answer belongs, and the answer in the format in which the client sent it.
 #[derive(Debug)]
 struct Source {
     id: String,
@@ -52,13 +52,13 @@ struct Source {
 }
 
 impl<T> Answer<T> {
-    /// Returns the channel through which the user answered. All channels except the client need
-    /// [`ServerBuilder::with_asking`](crate::ServerBuilder::with_asking).
+    /// Returns the channel through which the user answered. Users can answer through a channel other than the client
+    /// only if the server uses [`ServerBuilder::with_asking`](crate::ServerBuilder::with_asking).
     pub fn via(&self) -> Channel {
         self.source.channel
     }
 
-    /// Returns the question and the answer as two messages for the history of a model.
+    /// Returns the question and the user's answer as two messages, which you can add to the history of a model.
     pub fn exchange(&self) -> ElicitExchange {
         let Source { id, name, message, form, content, .. } = &*self.source;
         ElicitExchange::new(id, name, message, &form.schema, content)
@@ -66,12 +66,12 @@ impl<T> Answer<T> {
 }
 
 impl<T> Elicited<T> {
-    /// Returns the value of the answer, or an error if the user declined or dismissed the question.
+    /// Returns the value of the user's answer. Returns an error if the user declined or closed the question.
     pub fn accepted(self) -> Result<T> {
         self.into_answer().map(|answer| answer.value)
     }
 
-    /// Returns the answer with its question, or an error if the user declined or dismissed the question.
+    /// Returns the user's answer. Returns an error if the user declined or closed the question.
     pub fn into_answer(self) -> Result<Answer<T>> {
         match self {
             Self::Accept(answer) => Ok(answer),
@@ -80,17 +80,17 @@ impl<T> Elicited<T> {
         }
     }
 
-    /// Returns the value of the answer, or `None` if the user declined or dismissed the question.
+    /// Returns the value of the user's answer, or `None` if the user declined or closed the question.
     pub fn ok(self) -> Option<T> {
         self.accepted().ok()
     }
 
-    /// Converts the value of the answer with `f`. If the user declined or dismissed the question, the response stays
-    /// the same.
+    /// Converts the value of the user's answer with the function `f`. If the user declined or closed the question, this
+    /// method does not call `f`.
     ///
     /// # Errors
     ///
-    /// Returns the error of `f`.
+    /// Returns the error that the function `f` returns.
     pub fn try_map<U>(self, f: impl FnOnce(T) -> Result<U>) -> Result<Elicited<U>> {
         Ok(match self {
             Self::Accept(answer) => {
@@ -103,21 +103,21 @@ impl<T> Elicited<T> {
 }
 
 impl Ctx {
-    /// Asks the user for a value of type `T`, with a form.
+    /// Asks the user to fill in a form, and returns the answer as a value of type `T`.
     ///
     /// `T` defines the form that the client shows. `T` is a struct whose fields are strings, numbers, booleans, enums
     /// of unit variants, or lists of such enums. The doc comment of a field becomes the label of this field in the
-    /// form. Attributes such as `#[schemars(range(..))]` become validation rules. The question key is the type's name
-    /// in snake case, unless you set another key with [`Elicit::key`].
+    /// form. Attributes such as `#[schemars(range(..))]` become validation rules. The default question key is the
+    /// type's name in snake case. To set another question key, use [`Elicit::key`].
     ///
-    /// If an answer does not match the form, the user sees the reason and is asked once more. [`Elicit::retries`] sets
-    /// the number of retries, and [`Elicit::check`] adds rules that a form cannot express.
+    /// If an answer does not match the form, the server shows the reason to the user and asks once more.
+    /// [`Elicit::retries`] sets the number of retries, and [`Elicit::check`] adds rules that a form cannot express.
     ///
     /// # Errors
     ///
-    /// Returns [`ErrorKind::Unsupported`] if the client cannot show forms. Returns [`ErrorKind::InvalidAnswer`] if no
-    /// answer was valid after all retries. If the user declines or dismisses the question, the method returns no
-    /// error, but a variant of [`Elicited`].
+    /// Returns [`ErrorKind::Unsupported`] if the client cannot show forms. Returns [`ErrorKind::InvalidAnswer`] if the
+    /// answers to the question and to all retries were invalid. If the user declines or closes the question, this
+    /// method does not return an error. The method then returns [`Elicited::Decline`] or [`Elicited::Cancel`].
     ///
     /// # Examples
     ///
@@ -137,7 +137,7 @@ impl Ctx {
     /// }
     /// ```
     ///
-    /// If `T` cannot be shown as a form, the code does not compile:
+    /// If a form cannot represent the type `T`, the code does not compile:
     ///
     /// ```compile_fail
     /// # use antiphon::prelude::*;
@@ -157,11 +157,11 @@ impl Ctx {
         Elicit { inner, check: None }
     }
 
-    /// Asks the user for a value of type `T`, with a typed question key.
+    /// Asks the user to fill in a form for a value of type `T`, with a question key that is bound to this type.
     ///
-    /// Declare the question key with [`Tool::elicits_as`](crate::Tool::elicits_as). A client can then prepare a custom
-    /// form for this question key. Code that uses an undefined question key, or the question key of another form, does
-    /// not compile.
+    /// Declare the question key with [`Tool::elicits_as`](crate::Tool::elicits_as). A client can prepare a custom form
+    /// for a declared question key. Code does not compile if it uses an undefined question key, or a question key that
+    /// belongs to another form.
     ///
     /// # Errors
     ///
@@ -186,7 +186,7 @@ impl Ctx {
     /// let tool = Tool::new("turn", "Takes a turn", turn).elicits_as(PICK_MOVE);
     /// ```
     ///
-    /// A question key that belongs to another form does not compile:
+    /// Code that uses the question key of another form does not compile:
     ///
     /// ```compile_fail
     /// # use antiphon::{elicitation::ElicitKey, prelude::*};
@@ -205,14 +205,14 @@ impl Ctx {
         self.elicit(message).key(key.as_str())
     }
 
-    /// Asks the user for data that matches `schema`, with the question key `key`. Use this method if your tool creates
+    /// Asks the user for data that matches `schema`. `key` is the question key. Use this method if your tool creates
     /// the form at run time.
     ///
     /// # Errors
     ///
     /// Returns the errors of [`elicit`](Self::elicit). Returns [`ErrorKind::Misuse`] if `schema` is not a valid JSON
-    /// Schema of an object. Returns [`ErrorKind::Misuse`] if the tool has declared question keys
-    /// ([`Tool::elicits`](crate::Tool::elicits)) and `key` is not one of these question keys.
+    /// Schema of an object. If the tool has declared question keys ([`Tool::elicits`](crate::Tool::elicits)), returns
+    /// [`ErrorKind::Misuse`] for a `key` that is not declared.
     pub fn elicit_value(&self, key: &str, message: impl Into<String>, schema: Value) -> ElicitValue<'_> {
         let form = match schema {
             Value::Object(schema) => Form::raw(key.to_owned(), schema).map(Arc::new).map_err(Error::misuse),
@@ -224,11 +224,11 @@ impl Ctx {
     }
 }
 
-/// A question to a user. `.await` sends the question.
+/// A question to a user. To send the question, `.await` this value.
 ///
 /// # Cancel safety
 ///
-/// Dropping the future withdraws the question.
+/// If you drop the future, the server withdraws the question.
 #[must_use = "a question is asked when it is awaited"]
 pub struct Elicit<'a, T> {
     inner: ElicitValue<'a>,
@@ -237,16 +237,17 @@ pub struct Elicit<'a, T> {
 
 type Check<'a, T> = Box<dyn Fn(&T) -> Result<(), String> + Send + 'a>;
 
-/// A question key together with the Rust type of its form.
+/// A question key that is bound to the Rust type of a form.
 ///
-/// Define the key as a constant, and pass it to [`Tool::elicits_as`](crate::Tool::elicits_as) and [`Ctx::elicit_as`].
+/// Define the question key as a constant, and pass it to [`Tool::elicits_as`](crate::Tool::elicits_as) and
+/// [`Ctx::elicit_as`].
 pub struct ElicitKey<T> {
     key: &'static str,
     form: PhantomData<fn() -> T>,
 }
 
 impl<T> ElicitKey<T> {
-    /// Creates a question key for the form `T`.
+    /// Creates a question key that is bound to the form `T`.
     pub const fn new(key: &'static str) -> Self {
         Self { key, form: PhantomData }
     }
@@ -285,21 +286,22 @@ impl<'a, T> Elicit<'a, T> {
         self
     }
 
-    /// Sets additional data that the client's custom form can show, for example a board or a document. Default: none.
+    /// Sets additional data that the client can show in its custom form, for example a board or a document. Default:
+    /// none.
     pub fn context(mut self, context: &impl Serialize) -> Self {
         self.inner = self.inner.context(context);
         self
     }
 
-    /// Sets a validation rule that the form cannot express, for example that the chosen cell of a board is free.
-    /// Default: none.
+    /// Sets a validation rule that the form cannot express. For example, the rule can check that the chosen cell of a
+    /// board is free. Default: none.
     ///
     /// If the rule rejects an answer, the server shows the reason to the user and asks again.
     ///
     /// # Replay
     ///
     /// Each time the run resumes, the rule checks the same answer again. The rule must return the same result each
-    /// time. Use only data of the tool in the rule, not external state.
+    /// time. So the rule must not use external state, for example a database or the current time.
     ///
     /// # Examples
     ///
@@ -322,21 +324,22 @@ impl<'a, T> Elicit<'a, T> {
         self
     }
 
-    /// Sets how often the user is asked again after an invalid answer. Default: 1, which allows two attempts.
+    /// Sets how often the server asks the user again after an invalid answer. Default: 1, so the user has two attempts.
     pub fn retries(mut self, retries: u32) -> Self {
         self.inner = self.inner.retries(retries);
         self
     }
 
-    /// Allows the model to relay the answer, if no other channel reaches the user. Default: no.
+    /// Allows the model to relay the user's answer if the user cannot answer through another channel. Default: no.
     ///
-    /// The model then asks the user in the chat, and delivers the answer with the tool `task_answer`. The server
-    /// validates this answer like any other answer. The server cannot verify that the model asked the user. So do not
-    /// use this setting for approvals, or for other answers that must come from the user. [`Answer::via`] returns
-    /// [`Channel::Relay`] for such an answer.
+    /// To relay an answer, the model asks the user in the chat, and then calls the tool `task_answer` with the user's
+    /// answer. The server validates a relayed answer like any other answer. The server cannot verify that the model
+    /// asked the user. So do not use `relayed` for approvals, or for other answers that must come from the user.
+    /// [`Answer::via`] returns [`Channel::Relay`] for a relayed answer.
     ///
-    /// This setting needs [`AskPolicy::with_relay`](crate::elicitation::AskPolicy::with_relay). Without `with_relay`,
-    /// the question fails in clients that do not show forms, like any other form.
+    /// The method `relayed` has an effect only with
+    /// [`AskPolicy::with_relay`](crate::elicitation::AskPolicy::with_relay). Without `with_relay`, the question fails
+    /// in clients that do not show forms, like any other question with a form.
     ///
     /// # Examples
     ///
@@ -385,7 +388,7 @@ impl<T> fmt::Debug for Elicit<'_, T> {
     }
 }
 
-/// A question to a user. A JSON Schema defines the form of the question. `.await` sends the question.
+/// A question to a user, with a form that a JSON Schema defines. To send the question, `.await` this value.
 #[must_use = "a question is asked when it is awaited"]
 pub struct ElicitValue<'a> {
     ask: Ask<'a>,
@@ -394,14 +397,14 @@ pub struct ElicitValue<'a> {
     context: Option<Value>,
     /// Whether the model can relay the user's answer.
     relayed: bool,
-    /// The validation problems of the previous answer.
+    /// The validation problems of the user's last invalid answer.
     problems: Vec<String>,
     retries: u32,
-    /// How often the question was asked again.
+    /// How often the server has asked the user again after an invalid answer.
     asked_again: u32,
 }
 
-/// The number of times that a question is asked again after an invalid answer, by default.
+/// The default number of times that the server asks the user again after an invalid answer.
 const RETRIES: u32 = 1;
 
 impl<'a> ElicitValue<'a> {
@@ -418,31 +421,32 @@ impl<'a> ElicitValue<'a> {
         }
     }
 
-    /// Sets the question key. For details, see [`Elicit::key`].
+    /// Sets the question key. See [`Elicit::key`].
     pub fn key(mut self, key: &str) -> Self {
         self.ask.rename(key);
         self
     }
 
-    /// Sets additional data that the client's custom form can show. See [`Elicit::context`].
+    /// Sets additional data that the client can show in its custom form. See [`Elicit::context`].
     pub fn context(mut self, context: &impl Serialize) -> Self {
         self.context = serde_json::to_value(context).ok();
         self
     }
 
-    /// Sets how often the user is asked again after an invalid answer. See [`Elicit::retries`].
+    /// Sets how often the server asks the user again after an invalid answer. See [`Elicit::retries`].
     pub fn retries(mut self, retries: u32) -> Self {
         self.retries = retries;
         self
     }
 
-    /// Allows the model to relay the answer, if no other channel reaches the user. See [`Elicit::relayed`].
+    /// Allows the model to relay the user's answer if the user cannot answer through another channel. See
+    /// [`Elicit::relayed`].
     pub fn relayed(mut self) -> Self {
         self.relayed = true;
         self
     }
 
-    /// Asks the question, and validates the answer with the form's schema and with `parse`.
+    /// Asks the question, and validates the user's answer with the schema of the form and with the function `parse`.
     fn poll_parsed<T>(
         &mut self,
         cx: &Context<'_>,
@@ -454,7 +458,9 @@ impl<'a> ElicitValue<'a> {
                 failed => {
                     let error = std::mem::replace(
                         failed,
-                        Err(Error::misuse("the question was polled again after its form had failed")),
+                        Err(Error::misuse(
+                            "the future of the question was polled again after it had returned an error",
+                        )),
                     );
                     return Poll::Ready(Err(error.expect_err("this is the failed form")));
                 }
@@ -513,8 +519,8 @@ impl<'a> ElicitValue<'a> {
                 }
             }
             if self.asked_again >= self.retries {
-                // The text of a repeated question must not change, because the text is part of the fingerprint. A
-                // resumed run compares the fingerprint.
+                // The text of a repeated question is part of the fingerprint that a resumed run compares with the
+                // journal. So this text must be the same on replay.
                 let missing = missing(&form.schema, &content);
                 let problems = if missing.is_empty() { problems } else { missing };
                 return Poll::Ready(Err(Error::new(ErrorKind::InvalidAnswer { key, problems })));
@@ -526,8 +532,8 @@ impl<'a> ElicitValue<'a> {
     }
 }
 
-/// Returns a problem for each required field without a value. Some clients do not show a form that has a field of an
-/// unsupported type. These clients accept the form without values.
+/// Returns a problem for each required field that has no value. Some clients do not show a form that contains a field
+/// of an unsupported type. These clients accept the form without values.
 fn missing(schema: &Value, content: &Value) -> Vec<String> {
     let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let absent = required.filter(|field| content.get(field).is_none_or(Value::is_null));

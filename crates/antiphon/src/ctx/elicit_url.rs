@@ -19,28 +19,31 @@ use crate::{
 impl Ctx {
     /// Asks the user to open a web page, for example to sign in, to pay, or to enter data that the client must not see.
     ///
-    /// The answer states only whether the user agreed to open the page. When the user has finished on the page, call
-    /// [`Server::elicitation_complete`](crate::Server::elicitation_complete) in the HTTP handler of the page's
-    /// callback. If the tool itself detects the completion, call [`elicitation_complete`](Self::elicitation_complete).
+    /// The answer states only whether the user agreed to open the web page. When the user has finished, many web pages
+    /// open a callback URL of your server. In the HTTP handler of this callback URL, call
+    /// [`Server::elicitation_complete`](crate::Server::elicitation_complete). If the tool itself detects that the user
+    /// has finished, call [`elicitation_complete`](Self::elicitation_complete).
     ///
-    /// If the client has not declared URL mode, a server with
-    /// [`ServerBuilder::with_asking`](crate::ServerBuilder::with_asking) shows the link in the app form or on the
-    /// answer page. The link must then begin with `https://`, or with `http://` for the user's own machine.
+    /// If the client has not declared URL mode, the link can be shown in the form of an MCP App or on the answer page.
+    /// The server needs [`ServerBuilder::with_asking`](crate::ServerBuilder::with_asking) for this. The server shows
+    /// the link in the form or on the answer page only if the link begins with `https://`. A link to the user's own
+    /// machine can also begin with `http://`.
     ///
     /// # Errors
     ///
     /// Returns [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if the client has not declared URL mode, and
     /// the server cannot show the link in another way. Returns [`ErrorKind::Misuse`](crate::ErrorKind::Misuse) if the
-    /// scheme or the form of the link does not allow the server to show the link.
+    /// link is malformed or has a scheme that the server does not show.
     pub fn elicit_url(&self, message: impl Into<String>, url: impl Into<String>) -> ElicitUrl<'_> {
         ElicitUrl { ask: Ask::new(self, "url"), message: message.into(), url: PageUrl::Fixed(url.into()) }
     }
 
-    /// Asks the user to open a web page whose URL contains the elicitation ID. The page's callback can then identify
-    /// the elicitation, for example by the `state` parameter of OAuth. See [`elicit_url`](Self::elicit_url).
+    /// Asks the user to open a web page whose URL contains the elicitation ID. From the elicitation ID in the URL, the
+    /// callback of the web page can identify the elicitation. For example, an OAuth page returns the elicitation ID in
+    /// the `state` parameter. See [`elicit_url`](Self::elicit_url).
     ///
-    /// Percent-encode the elicitation ID in the URL. If a run sends several URL questions, or sends one in a branch,
-    /// the ID contains characters such as `#` and `/`.
+    /// Percent-encode the elicitation ID in the URL. The elicitation ID contains characters such as `#` and `/` if a
+    /// run sends several URL questions, or sends a URL question in a branch.
     ///
     /// # Errors
     ///
@@ -48,8 +51,8 @@ impl Ctx {
     ///
     /// # Replay
     ///
-    /// Each time the run resumes, the function `url` is called again with the same elicitation ID. `url` must return
-    /// the same URL each time.
+    /// Each time the run resumes, Antiphon calls the function `url` again with the same elicitation ID. `url` must
+    /// return the same URL each time.
     ///
     /// # Examples
     ///
@@ -70,12 +73,12 @@ impl Ctx {
         ElicitUrl { ask: Ask::new(self, "url"), message: message.into(), url: PageUrl::OfId(Box::new(url)) }
     }
 
-    /// Notifies an MCP 2025-11-25 client that the user has finished on the web page of the elicitation `id`. MCP
-    /// 2026-07-28 has no such notification, so this method does nothing for MCP 2026-07-28 clients.
+    /// Notifies an MCP 2025-11-25 client that the user has finished on the web page of the elicitation `id`. This
+    /// method does nothing for MCP 2026-07-28 clients, because MCP 2026-07-28 does not define this notification.
     ///
-    /// During a call, the server sends the notification to the calling client. In a task, the server sends the
-    /// notification to the session that received the elicitation. Outside of a run, use
-    /// [`Server::elicitation_complete`](crate::Server::elicitation_complete).
+    /// During a call, the server sends the notification to the client that made the call. In a task, the server sends
+    /// the notification to the session in which the server sent the elicitation. In code that does not belong to a run,
+    /// use [`Server::elicitation_complete`](crate::Server::elicitation_complete).
     pub fn elicitation_complete(&self, id: &str) {
         if self.run.client.revision() == Revision::Session {
             self.run.note(Note::ElicitationComplete { id: id.to_owned() });
@@ -83,7 +86,7 @@ impl Ctx {
     }
 }
 
-/// A question that asks the user to open a web page. `.await` sends the question.
+/// A question that asks the user to open a web page. To send the question, `.await` this value.
 #[must_use = "a question is asked when it is awaited"]
 #[derive(Debug)]
 pub struct ElicitUrl<'a> {
@@ -92,7 +95,7 @@ pub struct ElicitUrl<'a> {
     url: PageUrl<'a>,
 }
 
-/// The URL of a web page, or a function that creates the URL from the elicitation ID.
+/// The URL of the web page, or a function that creates this URL from the elicitation ID.
 enum PageUrl<'a> {
     Fixed(String),
     OfId(Box<dyn Fn(&str) -> String + Send + 'a>),
@@ -111,31 +114,31 @@ impl fmt::Debug for PageUrl<'_> {
 /// page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UrlElicited {
-    /// The elicitation ID. Pass this ID to [`Server::elicitation_complete`](crate::Server::elicitation_complete). In
-    /// the callback of the web page, you can recognize the elicitation by this ID.
+    /// The ID that identifies the elicitation in the callback of the web page. Pass this ID to
+    /// [`Server::elicitation_complete`](crate::Server::elicitation_complete).
     pub id: String,
-    /// Whether the user agreed to open the page.
+    /// Whether the user agreed to open the web page.
     pub agreed: bool,
     channel: Channel,
 }
 
 impl UrlElicited {
-    /// Returns the channel through which the user answered. All channels except the client need
-    /// [`ServerBuilder::with_asking`](crate::ServerBuilder::with_asking).
+    /// Returns the channel through which the user answered. Users can answer through a channel other than the client
+    /// only if the server uses [`ServerBuilder::with_asking`](crate::ServerBuilder::with_asking).
     pub fn via(&self) -> Channel {
         self.channel
     }
 }
 
 impl ElicitUrl<'_> {
-    /// Sets the question key, which appears in MCP messages and in the journal. Default: `url`.
+    /// Sets the question key, which identifies this question in MCP messages and in the journal. Default: `url`.
     pub fn key(mut self, key: &str) -> Self {
         self.ask.rename(key);
         self
     }
 
-    /// Returns the elicitation ID. The ID stays the same when the run resumes. With [`Ctx::elicit_url_with`], you can
-    /// put the ID into the URL of the web page.
+    /// Returns the elicitation ID. When the run resumes, the elicitation ID stays the same. With
+    /// [`Ctx::elicit_url_with`], you can put the elicitation ID into the URL of the web page.
     pub fn id(&self) -> String {
         format!("{}.{}", self.ask.ctx().run_id(), self.ask.key())
     }

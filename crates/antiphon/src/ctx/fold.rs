@@ -8,11 +8,13 @@ use super::{Ctx, branch::Budget};
 use crate::error::{Error, Result};
 
 impl Ctx {
-    /// Runs a long loop with a bounded journal. After each iteration, the journal contains only the loop's `state`.
-    /// Use this method for a game, a negotiation or long monitoring.
+    /// Runs a long loop with a bounded journal. After each iteration, the journal contains only the `state` of the
+    /// loop, and not the questions and steps of the iteration. Use this method for long loops, for example in a game, a
+    /// negotiation or a monitoring tool.
     ///
-    /// `body` is a function that receives the state and runs one iteration. `body` returns [`ControlFlow::Continue`]
-    /// with the next state, or [`ControlFlow::Break`] with the result.
+    /// In each iteration, Antiphon calls the function `body` with the current state. `body` returns
+    /// [`ControlFlow::Continue`] with the state for the next iteration, or [`ControlFlow::Break`] with the result of
+    /// the loop.
     ///
     /// # Examples
     ///
@@ -51,8 +53,8 @@ impl Ctx {
         child.budget = self.budget.clone().map(Budget::of_loop);
         async move {
             let mut state = match self.folded(&key, &op).await {
-                // The journal does not contain the entries of earlier iterations. So the questions of these iterations
-                // are counted again here, from the stored number.
+                // The journal does not contain the entries of earlier iterations. So the loop stores the number of
+                // questions in these iterations, and this code counts the questions again.
                 Some(outcome) => match &child.budget {
                     Some(budget) => {
                         let (state, spent): (S, u32) = super::step::recorded(outcome)?;
@@ -70,8 +72,8 @@ impl Ctx {
                     ControlFlow::Break(result) => return Ok(result),
                     ControlFlow::Continue(next) => {
                         let next = serde_json::to_value(next).map_err(Error::from)?;
-                        // The body always receives the state after serialization and deserialization, both in this leg
-                        // and on replay.
+                        // The body receives the state after serialization and deserialization. So the state is the same
+                        // in this leg and on replay.
                         state = serde_json::from_value(next.clone()).map_err(Error::from)?;
                         let value = match &child.budget {
                             Some(budget) => json!([next, budget.spent()]),
@@ -84,7 +86,7 @@ impl Ctx {
         }
     }
 
-    /// Returns the state of the loop that the journal contains, or `None` if the journal contains no state.
+    /// Returns the state of the loop from the journal, or `None` if the journal does not contain this state.
     fn folded<'a>(&'a self, key: &'a Key, op: &'a Op) -> impl Future<Output = Option<Outcome>> + 'a {
         std::future::poll_fn(move |cx| {
             let mut state = self.run.state();

@@ -4,34 +4,36 @@ use super::Ctx;
 use crate::{error::Result, run::set_group};
 
 impl Ctx {
-    /// Shows the tools of `group` to the caller, and sends `notifications/tools/list_changed`. A tool is in a group if
-    /// you add it with [`Tool::in_group`](crate::Tool::in_group).
+    /// Shows the tools of `group` to the caller, and sends `notifications/tools/list_changed`. To add a tool to a
+    /// group, use [`Tool::in_group`](crate::Tool::in_group).
     ///
     /// If the request has a session (MCP 2025-11-25), the server enables the group in this session. The group stays
     /// enabled on all replicas until the session ends.
     ///
-    /// MCP 2026-07-28 has no sessions. In this revision, the server enables the group for the authenticated caller, in
-    /// all requests without a session. All enabled groups of a caller expire 24 hours after the last change of these
-    /// groups. The server sends no notification when the groups expire. Groups without a session need a
-    /// [backend](crate::ServerBuilder::with_backend).
+    /// MCP 2026-07-28 has no sessions, so the server enables the group for the authenticated caller, in all requests
+    /// without a session. 24 hours after the last change of the caller's groups, all groups that are enabled for the
+    /// caller expire. The server does not notify the client when the groups expire. To enable a group without a
+    /// session, the server needs a [backend](crate::ServerBuilder::with_backend).
     ///
-    /// In a tool of a [mounted](crate::ServerBuilder::mount) server, `group` is a group of the mounted server.
+    /// In a tool of a [mounted](crate::ServerBuilder::mount) server, `group` is the name of a group of the mounted
+    /// server.
     ///
     /// # Replay
     ///
-    /// This method is a [step](Self::step). On replay, the server does not enable the group again. If the group is
-    /// already enabled, the method changes nothing and sends no notification.
+    /// The method `enable_group` is a [step](Self::step). On replay, the server does not enable the group again. If the
+    /// group is already enabled, `enable_group` changes nothing and sends no notification.
     ///
     /// # Errors
     ///
     /// Returns [`ErrorKind::Misuse`](crate::ErrorKind::Misuse) in these cases:
     ///
-    /// - No tool is in this group.
+    /// - No tool of the server is in the group.
     /// - The request has no session, and the caller is not authenticated.
     /// - The request has no session, and the server has no backend.
-    /// - The run is a task of MCP 2025-11-25. Such a task has no session.
+    /// - The run is a task of MCP 2025-11-25, because such a task has no session.
     ///
-    /// Returns an error if the server cannot store the group. In this case, the store can still contain the change.
+    /// Returns an error if the server cannot store the group. After such an error, the store can still contain the
+    /// change.
     ///
     /// # Examples
     ///
@@ -58,8 +60,8 @@ impl Ctx {
         self.set_group(group.into(), true)
     }
 
-    /// Hides the tools of `group` from the caller again. See [`enable_group`](Self::enable_group). Runs that have
-    /// already started continue.
+    /// Hides the tools of `group` from the caller again. Runs that have already started continue. See
+    /// [`enable_group`](Self::enable_group).
     ///
     /// # Errors
     ///

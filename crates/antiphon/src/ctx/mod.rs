@@ -1,4 +1,4 @@
-//! The context of a tool. A tool uses the context for questions, steps and notifications.
+//! The context of a tool. Through the context, a tool asks questions, runs steps and sends notifications.
 
 mod ask;
 mod branch;
@@ -42,18 +42,20 @@ use crate::{
 /// notifications.
 ///
 /// A tool receives the context by reference and cannot use the context after the run. The server records the result of
-/// every question and step. So while the function waits for an answer, the server can drop it. Later, any replica can
-/// resume the run: the replica calls the function again from the top with the recorded results.
+/// every question and step. So the server can drop the tool's function while the function waits for an answer. Later,
+/// any replica can resume the run. To resume the run, the replica calls the function again from the top with the
+/// recorded results.
 ///
-/// The same function therefore works on both protocol revisions. On MCP 2025-11-25, a server can send a question and
-/// wait for the answer. On MCP 2026-07-28, a server can only return the question as a result.
+/// The same function therefore works on both protocol revisions. On MCP 2025-11-25, a server can send a question to the
+/// client and wait for the answer. On MCP 2026-07-28, a server cannot send questions while a call is in progress. The
+/// server returns the question as the result of the call instead.
 ///
 /// # Replay
 ///
-/// The code between two calls on `Ctx` runs again each time the run resumes. This code must be deterministic and must
-/// not have side effects. Put clocks, random numbers and side effects into [`step`](Self::step), which records the
-/// result. Do not hold a lock, a transaction or a temporary file during a question, because the server can drop the
-/// function while it waits for the answer.
+/// The code between two calls on `Ctx` runs again each time the run resumes. So this code must be deterministic and
+/// must not have side effects. Put random numbers, side effects and reads of the clock into a [`step`](Self::step),
+/// because a step records its result. While a question waits for its answer, the server can drop the function. So do
+/// not hold a lock, a transaction or a temporary file during a question.
 ///
 /// ```
 /// use antiphon::prelude::*;
@@ -88,7 +90,7 @@ pub struct Ctx {
     scope: String,
     depth: u32,
     budget: Option<Arc<branch::Budget>>,
-    /// The mounted servers that contain the function.
+    /// The mounted servers to which the tool belongs.
     mounts: Mounts,
 }
 
@@ -97,12 +99,13 @@ impl Ctx {
         Self { run, scope: String::new(), depth: 0, budget: None, mounts }
     }
 
-    /// Returns the ID of the run, which stays the same when the run resumes.
+    /// Returns the ID of the run. When the run resumes, the ID stays the same.
     pub fn run_id(&self) -> String {
         self.run.id()
     }
 
-    /// Returns the ID of the current MCP request. If a run needs several requests, each request has a different ID.
+    /// Returns the ID of the current MCP request. If a run needs several requests, each of these requests has a
+    /// different ID.
     pub fn request_id(&self) -> String {
         self.run.client.request_id()
     }
@@ -114,9 +117,9 @@ impl Ctx {
         self.run.principal.as_deref()
     }
 
-    /// Returns the identity of the caller: the principal and its scopes. The identity comes from the authentication of
-    /// the current request (`with_auth` with the feature `auth`, or your own middleware). Returns `None` over stdio,
-    /// and if callers are not authenticated.
+    /// Returns the identity of the caller, which consists of the principal and its scopes. The identity comes from the
+    /// layer that authenticated the current request: `with_auth` (feature `auth`) or your own middleware. Returns
+    /// `None` over stdio, and if the server does not authenticate callers.
     ///
     /// # Replay
     ///
@@ -127,8 +130,8 @@ impl Ctx {
         self.run.client.extensions().get::<http::request::Parts>()?.extensions.get()
     }
 
-    /// Returns the headers of the current HTTP request. Returns `None` if the request did not use HTTP. Returns `None`
-    /// if a task runs and no request waits for this task.
+    /// Returns the headers of the current HTTP request. Returns `None` if the client did not send the request over
+    /// HTTP. Returns `None` in a task if no request currently waits for this task.
     ///
     /// Over a WebSocket, this method returns the headers of the request that opened the connection. With the feature
     /// `auth`, the authentication layer removes credentials from the headers.
@@ -152,14 +155,14 @@ impl Ctx {
         Some(&self.run.client.extensions().get::<http::request::Parts>()?.headers)
     }
 
-    /// Returns a value that your middleware added to the current request. The middleware is a layer of the server
-    /// ([`middleware`](crate::middleware)) or a layer of the HTTP router. Returns `None` if the request has no value
-    /// of this type. Returns `None` if a task runs and no request waits for this task.
+    /// Returns a value that your middleware added to the current request. Your middleware is a layer of the server
+    /// ([`middleware`](crate::middleware)) or a layer of the HTTP router. Returns `None` if your middleware added no
+    /// value of type `T`. Returns `None` in a task if no request currently waits for this task.
     ///
     /// # Replay
     ///
-    /// The extensions belong to the request, not to the run. If the tool's control flow depends on the extensions, read
-    /// the extensions in a [`step`](Self::step).
+    /// The values that your middleware adds belong to the request, not to the run. If the tool's control flow depends
+    /// on such a value, read the value in a [`step`](Self::step).
     ///
     /// # Examples
     ///
@@ -184,8 +187,8 @@ impl Ctx {
 
     /// Returns the value of type `T` that you added to the server with
     /// [`ServerBuilder::with_state`](crate::ServerBuilder::with_state). A tool of a
-    /// [mounted](crate::ServerBuilder::mount) server gets the value of the mounted server. If the mounted server has
-    /// no value of this type, the tool gets the value of the outer server.
+    /// [mounted](crate::ServerBuilder::mount) server receives the value that you added to the mounted server. If you
+    /// added no value of type `T` to the mounted server, the tool receives the value of the outer server.
     ///
     /// # Errors
     ///
@@ -199,29 +202,29 @@ impl Ctx {
         })
     }
 
-    /// Returns a handle that notifies clients of changes: changed lists of tools, prompts and resources, and changed
-    /// resources.
+    /// Returns a handle. Tools use this handle to notify clients of changes. A tool can report that a resource has
+    /// changed, or that the list of tools, prompts or resources has changed.
     pub fn changes(&self) -> &crate::Changes {
         &self.run.runtime.changes
     }
 
-    /// Returns whether the caller has cancelled the call. Outside of a task, the server drops the tool's function at
-    /// the next `.await` after the cancellation. So you need this method only in code that works for a long time
+    /// Returns `true` if the caller has cancelled the call. Outside of a task, the server drops the tool's function at
+    /// the first `.await` after the cancellation. So you need `is_cancelled` only in code that works for a long time
     /// without an `.await`.
     ///
-    /// The server does not drop the function of a cancelled task. All pending and later questions and waits of this
-    /// task fail with [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled). A step in progress continues. The tool
-    /// can run further steps to clean up before it returns.
+    /// If a task is cancelled, the server does not drop the tool's function. All pending and later questions and waits
+    /// of the task fail with [`ErrorKind::Cancelled`](crate::ErrorKind::Cancelled). A step in progress continues, and
+    /// the tool can run further steps to clean up before the tool returns.
     pub fn is_cancelled(&self) -> bool {
         self.run.is_cancelled()
     }
 
-    /// Returns whether the client supports `capability`.
+    /// Returns `true` if the client supports `capability`.
     ///
     /// # Replay
     ///
-    /// A client can declare different capabilities in a later request of the run. The journal contains the first
-    /// result of this method. So the method returns the same result on every replay.
+    /// A client can declare different capabilities in a later request of the run. The journal contains the value that
+    /// `supports` returned first. So `supports` returns the same value on every replay.
     pub fn supports(&self, capability: Capability) -> impl Future<Output = Result<bool>> + Send + '_ {
         let supported = self.run.client.supports(capability);
         self.step(&format!("supports {}", capability.name()), move || std::future::ready(Ok(supported)))
@@ -229,11 +232,12 @@ impl Ctx {
 
     /// Returns the client capabilities that the questions of this run can use, in the JSON format of MCP.
     ///
-    /// The result contains the capabilities that the client declared. The result also contains the capabilities that
-    /// the server provides instead of the client: [`ServerBuilder::with_model`](crate::ServerBuilder::with_model)
-    /// answers sampling requests, and [`ServerBuilder::with_asking`](crate::ServerBuilder::with_asking) shows forms.
-    /// Use this method if your tool connects to another MCP server and sends that server's questions to the client
-    /// with [`forward`](Self::forward). Your tool can then declare these capabilities to the other server.
+    /// The returned value contains the capabilities that the client declared. The returned value also contains
+    /// capabilities that the server provides instead of the client. With
+    /// [`ServerBuilder::with_model`](crate::ServerBuilder::with_model), the server answers sampling requests, and with
+    /// [`ServerBuilder::with_asking`](crate::ServerBuilder::with_asking), the server shows forms. Use this method if
+    /// your tool connects to another MCP server and sends the questions of the other server to the client with
+    /// [`forward`](Self::forward). Your tool can then declare the returned capabilities to the other server.
     ///
     /// # Replay
     ///
@@ -252,7 +256,7 @@ impl Ctx {
         let asks_client = models.policy != SamplingPolicy::ProviderOnly;
         let sampling = json!({"method": "sampling/createMessage", "params": {}});
         if models.has_provider() || (asks_client && client.lacks(&sampling).is_none()) {
-            // If a client or a model does not support tools, Antiphon describes the tools in the prompt.
+            // If a client or a model does not support tools, Antiphon describes the tools in the text of the prompt.
             capabilities["sampling"] = json!({"tools": {}});
             if asks_client && client.supports(Capability::SamplingContext) {
                 capabilities["sampling"]["context"] = json!({});
@@ -264,7 +268,7 @@ impl Ctx {
         capabilities
     }
 
-    /// Returns the key of the next question or step with the name `name` in this branch.
+    /// Returns the key of the next question or step that has the name `name` in this branch.
     fn take_key(&self, name: &str) -> Key {
         self.run.state().machine().take_key(&self.scope, name)
     }

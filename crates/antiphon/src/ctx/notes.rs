@@ -6,17 +6,17 @@ use crate::protocol::{Level, Note};
 impl Ctx {
     /// Sends a log message to the client. `data` is text or any other serializable value.
     ///
-    /// The server sends the message only if the client requested messages of this level. On MCP 2025-11-25, the client
-    /// sets the level with `logging/setLevel`. On MCP 2026-07-28, each request can set the level.
+    /// The server sends the log message only if the client requested messages of the level `level`. On MCP 2025-11-25,
+    /// the client sets the level with `logging/setLevel`. On MCP 2026-07-28, each request can set the level.
     ///
     /// # Replay
     ///
-    /// During replay, the server does not send the message again.
+    /// During replay, the server does not send the log message again.
     pub fn log(&self, level: Level, data: impl Serialize) {
         self.log_as(None, level, data);
     }
 
-    /// Sends a log message to the client, with the name of the logger. See [`log`](Self::log).
+    /// Sends a log message with the name of a logger to the client. See [`log`](Self::log).
     pub fn log_from(&self, logger: &str, level: Level, data: impl Serialize) {
         self.log_as(Some(logger), level, data);
     }
@@ -34,7 +34,7 @@ impl Ctx {
     }
 
     /// Returns the lowest log level that the client requested. Returns `None` if the client requested no log messages.
-    /// Returns `None` if a task runs and no request waits for this task. See [`log`](Self::log).
+    /// Returns `None` in a task if no request currently waits for this task. See [`log`](Self::log).
     pub fn log_level(&self) -> Option<Level> {
         const LEVELS: [Level; 8] = [
             Level::Debug,
@@ -51,12 +51,13 @@ impl Ctx {
 
     /// Reports the tool's progress to the client.
     ///
-    /// The server sends the progress only if the caller requested progress notifications, and only if the value is
-    /// higher than before. In a task, the text of the progress also becomes the task's status message.
+    /// The server sends the progress only if the caller requested progress notifications, and only if the progress is
+    /// higher than the last reported progress. In a task, the text of the progress also becomes the task's status
+    /// message.
     ///
     /// # Replay
     ///
-    /// During replay, the server does not send the progress again.
+    /// During replay, the server does not send the progress notification again.
     ///
     /// # Examples
     ///
@@ -78,7 +79,7 @@ impl Ctx {
     }
 }
 
-/// The progress of a tool, with a value, an optional total and an optional text.
+/// The progress of a tool. A progress consists of a value, an optional total and an optional text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
     done: f64,
@@ -87,9 +88,9 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Creates a progress of `done` out of `total`, for example 3 of 10 files.
+    /// Creates a progress that states that `done` of `total` parts are done, for example 3 of 10 files.
     ///
-    /// `done` and `total` can have any number type.
+    /// You can pass any primitive number type as `done` and `total`.
     pub fn of(done: impl Amount, total: impl Amount) -> Self {
         Self { done: done.amount(), total: Some(total.amount()), message: None }
     }
@@ -108,8 +109,8 @@ impl<T: Amount> From<T> for Progress {
     }
 }
 
-/// A number of any primitive type, for [`Progress`]. MCP represents progress as a 64-bit float, so integers above 2⁵³
-/// are rounded.
+/// A number of any primitive type, for use in [`Progress`]. MCP represents progress as a 64-bit float, so integers
+/// above 2⁵³ are rounded.
 pub trait Amount {
     /// Converts the number into a 64-bit float.
     fn amount(self) -> f64;

@@ -12,9 +12,9 @@ use super::{Ctx, ask::Ask};
 use crate::error::Result;
 
 impl Ctx {
-    /// Asks the client for its roots, the folders that the user works in.
+    /// Asks the client for its roots. A root is a folder, or another place, in which the user works.
     ///
-    /// MCP 2026-07-28 deprecates roots, but its clients can still support roots.
+    /// MCP 2026-07-28 deprecates roots, but clients of this protocol revision can still support roots.
     ///
     /// # Errors
     ///
@@ -24,18 +24,18 @@ impl Ctx {
     }
 }
 
-/// A root that the client declared: a folder, or another place, in which the user works.
+/// A root that the client declared. A root is a folder, or another place, in which the user works.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Root {
-    /// The URI of the root, with the scheme `file`.
+    /// The URI of the root. The scheme of this URI is `file`.
     pub uri: String,
-    /// The name of the root, if it has one.
+    /// The name of the root, if the client has sent a name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
 
-/// A question that asks the client for its roots. `.await` sends the question.
+/// A question that asks the client for its roots. To send the question, `.await` this value.
 #[must_use = "a question is asked when it is awaited"]
 #[derive(Debug)]
 pub struct Roots<'a> {
@@ -43,7 +43,7 @@ pub struct Roots<'a> {
 }
 
 impl Roots<'_> {
-    /// Sets the question key, which appears in MCP messages and in the journal. Default: `roots`.
+    /// Sets the question key, which identifies this question in MCP messages and in the journal. Default: `roots`.
     pub fn key(mut self, key: &str) -> Self {
         self.ask.rename(key);
         self

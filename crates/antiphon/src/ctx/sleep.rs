@@ -10,11 +10,11 @@ use super::{Ctx, timer::Timer};
 use crate::error::{Error, ErrorKind, Result};
 
 impl Ctx {
-    /// Waits for a duration. In a task, the server can remove the run from memory during the wait, and a worker resumes
-    /// the run after the wait.
+    /// Waits for the given duration. In a task, the server can remove the run from memory during the wait, and a worker
+    /// resumes the run after the wait.
     ///
-    /// The journal contains the time at which the wait ends. So a resumed run waits only for the remaining time.
-    /// Outside of a task, the client's request stays open during the wait.
+    /// The journal contains the time at which the wait ends. So if the run resumes, it waits only for the remaining
+    /// time. Outside of a task, the client's request stays open during the wait.
     ///
     /// # Errors
     ///
@@ -35,10 +35,10 @@ impl Ctx {
     }
 
     /// Requests that the run continues as a task, so that the client does not have to wait for the result. The tool's
-    /// [policy](crate::task::TaskPolicy) must allow tasks, and the client must support tasks. The change happens at
-    /// the tool's next `.await`: the client then receives the ID of the task.
+    /// [policy](crate::task::TaskPolicy) must allow tasks, and the client must support tasks. The run becomes a task at
+    /// the tool's next `.await`. At this time, the server sends the ID of the task to the client.
     ///
-    /// If the run cannot become a task, this call has no effect.
+    /// If the run cannot become a task, calling `continue_as_task` has no effect.
     ///
     /// ```
     /// # use antiphon::prelude::*;
@@ -54,7 +54,7 @@ impl Ctx {
     }
 }
 
-/// A timed wait. `.await` starts the wait.
+/// A wait for a given duration. To start the wait, `.await` this value.
 #[must_use = "a wait begins when it is awaited"]
 pub struct Sleep<'a> {
     ctx: &'a Ctx,

@@ -21,22 +21,23 @@ impl Ctx {
     /// Runs a side effect and records its result in the journal. Replay returns the recorded result and does not run
     /// the side effect again.
     ///
-    /// Put side effects and all non-deterministic operations into steps, for example clocks, random numbers, and calls
-    /// to other services.
+    /// Put side effects and all non-deterministic operations into steps. Examples are reads of the clock, random
+    /// numbers, and calls to other services.
     ///
     /// # Replay
     ///
-    /// A step runs at least once. Replay does not run a step whose result is in the journal. A step runs again if its
-    /// process dies during the step, or if the client sends the same request again. If a step fails and the tool
-    /// continues, the journal contains the error.
+    /// A step runs at least once. On replay, a step whose result is in the journal does not run. A step runs again if
+    /// its process dies during the step, or if the client sends the same request again. If a step fails and the tool
+    /// continues, the journal contains the error of the step.
     ///
-    /// With [`step_with_key`](Self::step_with_key), the step gets an idempotency key. An external system can then
-    /// recognize a repeated request. With [`at_most_once`](Step::at_most_once), the step does not run again.
+    /// With [`step_with_key`](Self::step_with_key), the step receives an idempotency key. An external system that
+    /// receives this idempotency key can recognize a repeated request. With [`at_most_once`](Step::at_most_once), the
+    /// step does not run again.
     ///
-    /// The tool always receives the result in its recorded form, even directly after the step. For this purpose,
-    /// Antiphon serializes and deserializes every value. A recorded error has its [`kind`](Error::kind) and a text
-    /// with all causes, but no [`source`](Error::source). If you need the original error type, handle the error inside
-    /// the step.
+    /// The tool receives the result of a step in its recorded form, also when the step has just ended. To create this
+    /// recorded form, Antiphon serializes and deserializes the result. A recorded error has its [`kind`](Error::kind)
+    /// and a text with all causes, but no [`source`](Error::source). If you need the original error type, handle the
+    /// error inside the step.
     ///
     /// # Examples
     ///
@@ -99,8 +100,8 @@ impl Ctx {
         })
     }
 
-    /// Runs a step with an idempotency key. `body` receives this key. If the same step of the same run is executed
-    /// again, `body` receives the same key. See [`step`](Self::step).
+    /// Runs a step whose function `body` receives an idempotency key. If the same step of the same run is executed
+    /// again, `body` receives the same idempotency key. See [`step`](Self::step).
     pub fn step_with_key<'a, T, F, Fut>(&'a self, name: &str, body: F) -> Step<'a, F, Fut>
     where
         T: Serialize + DeserializeOwned,
@@ -120,12 +121,12 @@ impl Ctx {
     }
 }
 
-/// A side effect whose result is recorded in the journal. `.await` runs the step.
+/// A side effect whose result the journal records. To run the step, `.await` this value.
 ///
 /// # Cancel safety
 ///
-/// If the future is dropped before the step ends, the journal does not contain the step. A part of the step's side
-/// effect may already have happened.
+/// If you drop the future before the step ends, the journal does not contain the step. A part of the step's side effect
+/// can already have happened.
 #[must_use = "a step does nothing until you `.await` it"]
 pub struct Step<'a, F, Fut> {
     ctx: &'a Ctx,
@@ -134,8 +135,8 @@ pub struct Step<'a, F, Fut> {
     body: Option<F>,
     running: Option<Pin<Box<Fut>>>,
     told: Spanned,
-    /// Whether the step is not in progress at the replay machine. If true, dropping the step does not notify the
-    /// machine.
+    /// Whether the replay machine no longer counts the step as in progress. If true, dropping the step does not notify
+    /// the replay machine.
     left: bool,
 }
 
@@ -145,28 +146,28 @@ where
     F: FnOnce(String) -> Fut,
     Fut: Future<Output = Result<T>>,
 {
-    /// Runs the step at most once, even if the client sends a request several times, or several replicas receive the
-    /// request.
+    /// Runs the step at most once, even if the same request arrives several times or at several replicas.
     ///
-    /// Before the step begins, the server writes a claim to its store. A claim is a record that reserves the step. A
-    /// second attempt finds the claim, waits for the first attempt, and receives its result or its error. If the
-    /// process of the first attempt dies during the step, the outcome of the step is unknown. The call then fails with
+    /// Before the step begins, the server writes a claim to its store. A claim is a record that reserves the step for
+    /// one attempt. A second attempt finds the claim, waits for the first attempt, and receives the result or the error
+    /// of the first attempt. If the process of the first attempt dies during the step, the server cannot determine
+    /// whether the side effect happened. The second attempt then fails with
     /// [`ErrorKind::Indeterminate`](crate::ErrorKind::Indeterminate), and the step does not run again.
     ///
-    /// In a task, the server stores the claim as long as the task's record. This is true even if an operator retries
-    /// the run. Outside of a task, the server stores the claim as long as a `requestState` is valid
+    /// In a task, the store keeps the claim as long as the record of the task, even if an operator retries the run.
+    /// Outside of a task, the store keeps the claim as long as a `requestState` is valid
     /// ([`SealConfig::with_ttl`](crate::seal::SealConfig::with_ttl)).
     ///
-    /// The claim belongs to one run. If a client does not receive the response to its first request, the client can
-    /// call the tool again. The second call starts a new run, and the step runs again in this run. So ask a question,
-    /// for example for a confirmation, before a step that must not run twice.
+    /// A claim is valid only for one run. If a client does not receive the response to its first request, the client
+    /// can call the tool again. This second call starts a new run, and the step runs again in the new run. So before a
+    /// step that must not run twice, ask the user a question, for example for a confirmation.
     ///
     /// # Errors
     ///
     /// Returns [`ErrorKind::Misuse`](crate::ErrorKind::Misuse) if the server has no store
-    /// ([`ServerBuilder::with_backend`](crate::ServerBuilder::with_backend)). If you set
-    /// [`Tool::needs_backend`](crate::Tool::needs_backend), this problem is found earlier:
-    /// [`ServerBuilder::build`](crate::ServerBuilder::build) returns an error.
+    /// ([`ServerBuilder::with_backend`](crate::ServerBuilder::with_backend)). To detect a missing store when you build
+    /// the server, set [`Tool::needs_backend`](crate::Tool::needs_backend).
+    /// [`ServerBuilder::build`](crate::ServerBuilder::build) then returns an error if the server has no store.
     ///
     /// # Examples
     ///
@@ -231,8 +232,8 @@ where
         }
         this.told = Spanned::none();
         if run.persistence().is_some() {
-            // In a task, the tool receives a result only after the result is written. The driver writes the result
-            // when the tool is idle, and then polls this step again.
+            // In a task, the tool receives a result only after the server has written the result to the store. When the
+            // tool is idle, the driver writes the result and then polls this step again.
             this.running = None;
             let outcome =
                 result.and_then(|value| Ok(serde_json::to_value(value)?)).map_err(|error| error.to_failure());
@@ -242,8 +243,8 @@ where
             return Poll::Pending;
         }
         this.left = true;
-        // The tool receives the recorded form of the result, both in this leg and on replay: an error whose text
-        // contains its causes, or a deserialized value.
+        // The tool receives the recorded form of the result, both in this leg and on replay. The recorded form is a
+        // deserialized value, or an error whose text contains all causes.
         let outcome =
             result.and_then(|value| Ok(serde_json::to_value(value)?)).map_err(|error| error.to_failure());
         run.state().machine().finish(&this.key, outcome.clone());
@@ -262,8 +263,8 @@ pub(super) fn recorded<T: DeserializeOwned>(outcome: Outcome) -> Result<T> {
     }
 }
 
-/// A step is `Unpin`, because it pins none of its fields. The body is moved out before it runs, and its future is
-/// boxed.
+/// A step is `Unpin`, because it pins none of its fields. Before the body runs, it is moved out of the step, and the
+/// future of the body is boxed.
 impl<F, Fut> Unpin for Step<'_, F, Fut> {}
 
 impl<F, Fut> Drop for Step<'_, F, Fut> {

@@ -1,5 +1,5 @@
-//! A deadline that a run can replay. The journal records two steps: the time of the deadline, and later whether the
-//! deadline has passed.
+//! A deadline that a run can replay. The journal records the deadline in two steps. The first step records the time of
+//! the deadline. The second step records whether the deadline has passed.
 
 use std::{
     task::{Context, Poll},
@@ -48,12 +48,13 @@ impl Timer {
         Ok(Poll::Ready(()))
     }
 
-    /// Returns whether the deadline has passed, in this leg or in an earlier leg.
+    /// Returns `true` if the deadline has passed, either in this leg or in an earlier leg.
     pub(super) fn poll_passed(&self, ctx: &Ctx, cx: &Context<'_>) -> bool {
         self.poll(ctx, cx, false).is_ready()
     }
 
-    /// Returns `true` when the deadline has passed, or `false` if the run was cancelled before the deadline.
+    /// Completes with `true` when the deadline has passed, or with `false` if the run was cancelled before the
+    /// deadline.
     pub(super) fn poll_over(&self, ctx: &Ctx, cx: &Context<'_>) -> Poll<bool> {
         let cancelled = ctx.run.persistence().is_some_and(Persistence::is_cancelled);
         self.poll(ctx, cx, cancelled)
@@ -85,7 +86,7 @@ impl Timer {
         }
     }
 
-    /// Withdraws the steps of the deadline.
+    /// Withdraws the two steps of the deadline from the replay machine.
     pub(super) fn leave(&self, ctx: &Ctx) {
         let mut state = ctx.run.state();
         state.leave(&self.begin);

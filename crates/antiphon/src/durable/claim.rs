@@ -1,14 +1,15 @@
-//! Claims: records in the store. A claim belongs to one replica as long as this replica sends heartbeats.
+//! Claims. A claim is a record in the store that belongs to one process as long as this process sends heartbeats.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use antiphon_store::{Error, Result, Revision, Store};
 use bytes::Bytes;
+use tokio::time::Instant;
 
-/// Waits until the holder of `key` writes a value that `settled` accepts, or until the holder stops sending
+/// Waits until the holder of the claim `key` writes a value that `settled` accepts, or until the holder stops sending
 /// heartbeats.
 ///
-/// This process measures the time without a heartbeat with its own clock. So the clocks of the replicas can differ.
+/// This process uses its own clock to measure the time without a heartbeat. So the clocks of the replicas can differ.
 pub(crate) async fn watch<T>(
     store: &dyn Store,
     key: &str,
@@ -16,7 +17,7 @@ pub(crate) async fn watch<T>(
     settled: impl Fn(&Bytes) -> Option<T>,
 ) -> Result<Watched<T>> {
     let mut seen: Option<(Revision, Instant)> = None;
-    // The first pauses are short, because most holders finish soon.
+    // The first pauses between two reads are short, because most holders finish soon.
     let mut pause = Duration::from_millis(2);
     loop {
         let Some(record) = store.get(key).await? else { return Ok(Watched::Gone) };
@@ -36,34 +37,34 @@ pub(crate) async fn watch<T>(
     }
 }
 
-/// The number of heartbeats that a holder can miss before it counts as stopped.
+/// The number of heartbeats that the holder of a claim can miss before other processes treat the holder as dead.
 const SILENCE: u32 = 4;
 
-/// The state of another holder's claim.
+/// The state of a claim that another process holds and this process watches.
 pub(crate) enum Watched<T> {
     Settled(T),
-    /// The holder has missed too many heartbeats.
+    /// The holder of the claim has missed too many heartbeats. The value is the last revision of the claim.
     Silent(Revision),
-    /// The claim no longer exists.
+    /// The claim no longer exists in the store.
     Gone,
 }
 
-/// A claim that this process holds.
+/// A claim that belongs to this process.
 pub(crate) struct Held<'a> {
     pub(crate) store: &'a dyn Store,
     pub(crate) key: &'a str,
-    /// The value that this process wrote. The value identifies the holder.
+    /// The value that this process wrote into the claim. This value identifies the holder of the claim.
     pub(crate) claim: Bytes,
     pub(crate) revision: Revision,
-    /// How long the record exists without a heartbeat.
+    /// How long the store keeps the claim without a heartbeat.
     pub(crate) ttl: Duration,
 }
 
 impl Held<'_> {
-    /// Runs `work`. While `work` runs, sends a heartbeat at the interval `beat`.
+    /// Runs `work`. While `work` runs, this method sends a heartbeat at the interval `beat`.
     ///
-    /// If another process overwrites the claim, the work continues, because it may already have side effects.
-    /// [`settle`](Self::settle) then reports the loss.
+    /// If another process overwrites the claim, `work` continues, because it can already have caused side effects.
+    /// [`settle`](Self::settle) then reports that the claim belongs to another process.
     pub(crate) async fn beating<T>(&mut self, beat: Duration, work: impl Future<Output = T>) -> T {
         let mut work = std::pin::pin!(work);
         let mut done = None;
@@ -73,7 +74,8 @@ impl Held<'_> {
                 done = &mut work => return done,
                 () = tokio::time::sleep(beat) => {}
             }
-            // A write that has started must complete. Otherwise, the revision of the claim would be unknown.
+            // A write that has started must complete. Otherwise, this process could not determine the current revision
+            // of the claim.
             let write = self.store.update(self.key, self.claim.clone(), Some(self.ttl), self.revision);
             let mut write = std::pin::pin!(write);
             let beaten = loop {
@@ -101,8 +103,8 @@ impl Held<'_> {
         }
     }
 
-    /// Stores the final value. If another process has taken the claim, `over` decides whether to overwrite its value.
-    /// Returns `false` if the final value was not stored.
+    /// Stores the final value of the claim. If another process has overwritten the claim, `over` decides whether this
+    /// method overwrites the value of the other process. Returns `false` if this method did not store the final value.
     pub(crate) async fn settle(
         &self,
         value: Bytes,
@@ -117,7 +119,7 @@ impl Held<'_> {
                 Err(error) => return Err(error),
             }
             match self.store.get(self.key).await? {
-                // This process wrote the record, but the response to its heartbeat was lost.
+                // This process wrote the record in a heartbeat, but the response of the store was lost.
                 Some(record) if record.value == self.claim || over(&record.value) => {
                     revision = record.revision;
                 }

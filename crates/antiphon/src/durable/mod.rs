@@ -1,6 +1,6 @@
-//! The records of runs in the store.
+//! The records in the store with which the server keeps runs.
 //!
-//! Every record here expires. If a value is too large for one record, it is stored in
+//! Every record of this module expires. If a value is too large for one record, the server stores the value in several
 //! [`Pieces`](antiphon_store::Pieces), which also expire. Replicas remove expired records
 //! (`server/replicas/cleanup.rs`).
 
@@ -16,25 +16,25 @@ use crate::{
     error::{Error, ErrorKind},
 };
 
-/// The name prefix of records that contain the replies to single-use sealed states.
+/// The name prefix of records that contain replies to requests with a single-use `requestState`.
 pub(crate) const SEALS: &str = "seal";
-/// The name prefix of records of at-most-once steps.
+/// The name prefix of the records of at-most-once steps.
 pub(crate) const STEPS: &str = "step";
-/// The name prefixes of records that are removed after they expire.
+/// The name prefixes of the records that the server removes after they expire.
 pub(crate) const KINDS: [&str; 9] =
     ["seal/", "step/", "spent/", "pieces/", "rings/", "audit/", TASKS, WAITS, GROUPS];
 /// The name prefix of the records of tasks.
 pub(crate) const TASKS: &str = "tasks/";
-/// The name prefix of records that contain the enabled groups of tools of a principal.
+/// The name prefix of records that contain the tool groups that are enabled for a principal.
 pub(crate) const GROUPS: &str = "groups/";
-/// The name prefix of the list of tasks that wait for users.
+/// The name prefix of records that list the tasks that wait for users.
 pub(crate) const WAITS: &str = "waits/";
 
-/// The maximum number of expired records that are removed in one call.
+/// The maximum number of expired records that the server removes in one call to the store.
 const BULK: usize = 1000;
 
-/// Removes all expired records under `prefix`, or stops early if the server stops. Use it only for records on which no
-/// other records depend.
+/// Removes all expired records whose name begins with `prefix`. If the server shuts down, this function stops early.
+/// Use this function only for records on which no other records depend.
 pub(crate) async fn remove_all(
     store: &dyn Store,
     prefix: &str,
@@ -44,12 +44,12 @@ pub(crate) async fn remove_all(
     Ok(())
 }
 
-/// Returns a record name of fixed length. `what` can have any length and can contain any bytes.
+/// Returns a record name of fixed length for `what`, which can contain any number of arbitrary bytes.
 pub(crate) fn key(kind: &str, what: &[u8]) -> String {
     format!("{kind}/{}", sha256(what))
 }
 
-/// Converts an error of the store into an error for the caller. The caller can try again later.
+/// Converts an error of the store into an error for the caller. The error message asks the caller to try again later.
 pub(crate) fn unavailable(error: antiphon_store::Error) -> Error {
     let error = Error::from(error);
     tracing::error!("the store failed: {error:#}");

@@ -2,8 +2,8 @@ use std::ops::ControlFlow;
 
 use super::{Boxed, Error, ErrorKind};
 
-/// Searches `slot` for an [`Error`]. See [`FindInside`](super::FindInside). If the error has another type, `slot` is
-/// `None`.
+/// Searches for an [`Error`] inside the error in `slot`. See [`FindInside`](super::FindInside). `slot` contains an
+/// error only if the error of the other crate has the type `R`.
 pub(super) fn find<R>(
     slot: Option<&mut Option<R>>,
     look: impl FnOnce(&R) -> Option<&Boxed>,

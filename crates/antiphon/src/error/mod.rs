@@ -13,15 +13,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::url_elicitation::UrlElicitation;
 
-/// The result type of tool, prompt and resource functions.
+/// The result type of the functions behind tools, prompts and resources.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The error of a tool, prompt or resource function, or of one of its questions or steps.
+/// The error of a tool, prompt or resource function, or of a question or step in such a function.
 ///
 /// The `?` operator converts other errors into `Error`: types that implement [`std::error::Error`], `anyhow::Error`,
-/// `eyre::Report`, `Box<dyn Error + Send + Sync>`, and text. If a tool returns an error, the model receives the
-/// error's text with `isError: true`. If the run is a task, the server can retry the task, unless you mark the error
-/// with [`terminal`](Self::terminal). For a few kinds of errors, the server returns a JSON-RPC error instead of a tool
+/// `eyre::Report`, `Box<dyn Error + Send + Sync>`, and text. If a tool returns an error, the model receives the text of
+/// the error with `isError: true`. If the run is a task, the server can retry the task, unless you mark the error with
+/// [`terminal`](Self::terminal). For a few kinds of errors, the server returns a JSON-RPC error instead of a tool
 /// result. The documentation of [`ErrorKind`] lists the JSON-RPC error codes.
 ///
 /// # Conversion into other error types
@@ -30,7 +30,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// `Error` into these types:
 ///
 /// - `anyhow::Error` (feature `anyhow`, on by default) and `eyre::Report` (feature `eyre`)
-/// - `Box<dyn Error>`. For `Box<dyn Error + Send + Sync>`, call [`into_boxed`](Self::into_boxed)
+/// - `Box<dyn Error>`. To get a `Box<dyn Error + Send + Sync>`, call [`into_boxed`](Self::into_boxed)
 ///
 /// If you convert an `Error` into one of these types and back, the error keeps its kind. So a tool can return
 /// `anyhow::Result`:
@@ -57,21 +57,21 @@ struct Inner {
     terminal: bool,
 }
 
-/// The kind of an [`Error`]. Your code can use the kind to decide how to handle the error.
+/// The kind of an [`Error`]. From the kind, your code can decide how to handle the error.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The tool's function returned an error, or it panicked.
+    /// The tool's function returned an error, or the tool's function panicked.
     Tool(String),
-    /// The user declined to answer a question. The text is the question key.
+    /// The user declined to answer a question. The `String` is the question key.
     Declined(String),
-    /// The user closed a question without an answer. The text is the question key.
+    /// The user closed a question without an answer. The `String` is the question key.
     Dismissed(String),
-    /// The user's answers to a question were invalid, and no retries are left.
+    /// The user's answer to a question was invalid, and the user's answers to all retries were invalid too.
     InvalidAnswer {
-        /// The question key.
+        /// The key of the question that the user answered.
         key: String,
-        /// The problems of the last answer, one string per problem.
+        /// The problems of the user's last answer, one string per problem.
         problems: Vec<String>,
     },
     /// The client did not declare a capability that the question needs. On MCP 2026-07-28, the server returns the
@@ -79,74 +79,75 @@ pub enum ErrorKind {
     Unsupported(Capability),
     /// The client answered a question with a JSON-RPC error.
     Client {
-        /// The JSON-RPC error code.
+        /// The JSON-RPC error code in the client's answer.
         code: i32,
-        /// The error message that the client sent.
+        /// The error message in the client's answer.
         message: String,
     },
-    /// No model replied to the request. The text lists which models were tried, and their errors.
+    /// No model replied to the request. The `String` lists the models that the server tried, and the error of each
+    /// model.
     Model(String),
-    /// The model's replies were invalid, and no retries are left.
+    /// The model's reply was invalid, and the model's replies to all retries were invalid too.
     SampleValidation(Box<SampleValidationError>),
     /// The arguments of the call do not match the tool's input schema.
     InvalidArguments(Vec<String>),
-    /// The user must visit these web pages before the tool can run. On MCP 2025-11-25, the server returns the JSON-RPC
-    /// error `-32042`.
+    /// The user must open the listed web pages before the tool can run. On MCP 2025-11-25, the server returns the
+    /// JSON-RPC error `-32042`.
     UrlElicitationRequired(Vec<UrlElicitation>),
-    /// Your code or the server's configuration uses the API incorrectly, for example with an invalid form or an
-    /// undeclared question key.
+    /// Your code or the server's configuration uses the API incorrectly. For example, a form is invalid or a question
+    /// key is not declared.
     Misuse(String),
     /// Drift: on replay, the code of the tool does not match the recorded journal. The run cannot continue.
     Drift(Drift),
     /// The tool awaits a future that can never complete.
     Deadlock,
-    /// The outcome of an `at_most_once` step is unknown, because the process stopped during the step. The text is the
-    /// key of the step. The server does not run the step again. Check in the external system whether the effect has
-    /// happened, or ask a user.
+    /// The process stopped during an `at_most_once` step, so the server cannot determine whether the side effect of the
+    /// step happened. The `String` is the key of the step. The server does not run the step again. Check in the
+    /// external system whether the side effect happened, or ask a user.
     Indeterminate(String),
-    /// The run reached a limit of the server or of a [branch](crate::Ctx::branch). The text describes the limit.
+    /// The run reached a limit of the server or of a [branch](crate::Ctx::branch). The `String` describes this limit.
     Limit(String),
-    /// The run, the branch or the request exceeded its time limit. The value is the time limit.
+    /// The run, the branch or the request took longer than its time limit. The `Duration` is the time limit.
     Timeout(Duration),
-    /// The client did not answer a question before the deadline
+    /// No answer to a question arrived before the deadline
     /// ([`Limits::with_answer_timeout`](crate::Limits::with_answer_timeout)).
     Unanswered,
     /// The caller cancelled the request or the task.
     Cancelled,
     /// A JSON-RPC error that the server returns unchanged.
     Protocol {
-        /// The JSON-RPC error code.
+        /// The error code of the JSON-RPC error.
         code: i32,
-        /// The message of the JSON-RPC error.
+        /// The error message of the JSON-RPC error.
         message: String,
         /// The `data` of the JSON-RPC error.
         data: Option<serde_json::Value>,
     },
 }
 
-/// A client capability that a question needs.
+/// A capability that a client needs, so that a tool can ask the client a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Capability {
-    /// The client can show forms: `elicitation`.
+    /// The client can show forms to the user (MCP capability `elicitation`).
     Elicitation,
-    /// The client can open web pages for the user: `elicitation.url`.
+    /// The client can open web pages for the user (MCP capability `elicitation.url`).
     UrlElicitation,
-    /// The client has a model: `sampling`.
+    /// The client can send requests to a model (MCP capability `sampling`).
     Sampling,
-    /// The client can offer tools to its model: `sampling.tools`.
+    /// The client can offer tools to its model (MCP capability `sampling.tools`).
     SamplingTools,
-    /// The client can add the context of servers to a request: `sampling.context`.
+    /// The client can add the context of servers to a request to its model (MCP capability `sampling.context`).
     SamplingContext,
-    /// The client can list the folders that the user works in: `roots`.
+    /// The client can list the folders in which the user works (MCP capability `roots`).
     Roots,
-    /// The request has a session, in which the server can send requests. If an MCP 2025-11-25 client sends a request
-    /// without a session, the server cannot send questions to this client.
+    /// The request belongs to a session in which the server can send requests to the client. If an MCP 2025-11-25
+    /// client sends a request without a session, the server cannot send questions to this client.
     Session,
 }
 
 impl Capability {
-    /// Returns the name of the capability in MCP, for example `sampling.tools`.
+    /// Returns the name that MCP uses for the capability, for example `sampling.tools`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Elicitation => "elicitation",
@@ -174,7 +175,7 @@ impl Capability {
     }
 }
 
-/// The sampling method whose replies were not valid, in a [`SampleValidationError`].
+/// The sampling method that a tool called, if a [`SampleValidationError`] reports that all replies were invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum SampleMethod {
@@ -193,7 +194,7 @@ impl fmt::Display for SampleMethod {
     }
 }
 
-/// The error if all replies of a model were invalid, including the replies to retries.
+/// The error that a tool receives if all replies of a model were invalid, including the replies to retries.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -201,11 +202,11 @@ pub struct SampleValidationError {
     /// The sampling method that the tool called.
     #[serde(alias = "helperName")]
     pub method: SampleMethod,
-    /// How often the model was asked: the number of retries plus one.
+    /// How often the server asked the model. This number is the number of retries plus one.
     pub attempts: u32,
-    /// The last reply of the model.
+    /// The last invalid reply of the model.
     pub last_result: Reply,
-    /// The problems of the last reply, one string per problem.
+    /// The problems of the model's last reply, one string per problem.
     pub problems: Vec<String>,
 }
 
@@ -220,8 +221,8 @@ impl fmt::Display for SampleValidationError {
 impl std::error::Error for SampleValidationError {}
 
 impl ErrorKind {
-    /// Returns the name of the kind, for logs and metrics. Logs and metrics do not contain the text of the error,
-    /// because the text can contain the caller's data.
+    /// Returns the name of the error kind, for logs and metrics. Logs and metrics do not contain the text of the error,
+    /// because this text can contain data of the caller.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Tool(_) => "tool",
@@ -293,7 +294,7 @@ impl fmt::Display for ErrorKind {
 const URL_GUARD: &str = "URL elicitation mode is not supported by this client. Use form mode (default) instead. See: https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation";
 
 impl Error {
-    /// Creates an error of the kind [`ErrorKind::Tool`]. The model and the user can read the text `message`.
+    /// Creates an error of the kind [`ErrorKind::Tool`]. The model and the user can read the text in `message`.
     pub fn tool(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Tool(message.into()))
     }
@@ -304,17 +305,18 @@ impl Error {
         Self::new(ErrorKind::Protocol { code, message: message.into(), data: None })
     }
 
-    /// Creates an error that asks the user to visit these web pages. After the visit, the client can call the tool
-    /// again.
+    /// Creates an error that asks the user to open the web pages in `elicitations`. When the user has finished on these
+    /// web pages, the client can call the tool again.
     ///
     /// On MCP 2025-11-25, the server returns the JSON-RPC error `-32042` with the list of web pages. MCP 2026-07-28
-    /// does not define the code `-32042`. [`Ctx::elicit_url`](crate::Ctx::elicit_url) works on both protocol
-    /// revisions.
+    /// does not define the code `-32042`. If the tool must work on both protocol revisions, use
+    /// [`Ctx::elicit_url`](crate::Ctx::elicit_url).
     pub fn url_elicitation_required(elicitations: impl IntoIterator<Item = UrlElicitation>) -> Self {
         Self::new(ErrorKind::UrlElicitationRequired(elicitations.into_iter().collect()))
     }
 
-    /// Sets the `data` of a JSON-RPC error. This method changes only errors that [`protocol`](Self::protocol) created.
+    /// Sets the `data` of a JSON-RPC error. The method `with_data` changes only errors that you created with
+    /// [`protocol`](Self::protocol).
     #[must_use]
     pub fn with_data(mut self, value: serde_json::Value) -> Self {
         if let ErrorKind::Protocol { data, .. } = &mut self.0.kind {
@@ -331,7 +333,7 @@ impl Error {
         Self::new(ErrorKind::Misuse(message.into()))
     }
 
-    /// Returns the kind of the error.
+    /// Returns the kind of this error.
     pub fn kind(&self) -> &ErrorKind {
         &self.0.kind
     }
@@ -341,20 +343,20 @@ impl Error {
         self.0.source.as_deref().map(|source| source as &(dyn StdError + 'static))
     }
 
-    /// Converts the error into a `Box<dyn Error + Send + Sync>`. If `?` converts the box back, you get the original
-    /// error.
+    /// Converts the error into a `Box<dyn Error + Send + Sync>`. If the `?` operator converts this box back into an
+    /// [`Error`], you get the original error.
     pub fn into_boxed(self) -> Box<dyn StdError + Send + Sync> {
         Box::new(Boxed(self))
     }
 
-    /// Marks the error as terminal. If the run is a task, the server does not retry the task.
+    /// Marks the error as terminal. If a task fails with a terminal error, the server does not retry the task.
     #[must_use]
     pub fn terminal(mut self) -> Self {
         self.0.terminal = true;
         self
     }
 
-    /// Returns whether the error is terminal. See [`terminal`](Self::terminal).
+    /// Returns `true` if the error is terminal. See [`terminal`](Self::terminal).
     pub fn is_terminal(&self) -> bool {
         self.0.terminal
     }
@@ -383,14 +385,15 @@ impl<E: Into<Box<dyn StdError + Send + Sync>> + 'static> From<E> for Error {
     }
 }
 
-/// Searches for an [`Error`] inside an error of another crate. The parameter is an `Option` with the error of the other
-/// crate. If the kind of the inner error must be kept, the function returns `Break` with the inner error. The text
-/// around the inner error is then lost. Otherwise, the function returns `Continue`. The value of `Continue` is `true`
-/// if the inner error is a terminal error of the kind [`ErrorKind::Tool`].
+/// A function that searches for an [`Error`] inside an error of another crate. The parameter is an `Option` that
+/// contains the error of the other crate. If the conversion must keep the kind of the inner error, the function returns
+/// `Break` with the inner error. The text that the other crate added around the inner error is then lost. If the
+/// conversion does not have to keep the kind, the function returns `Continue`. The value of `Continue` is `true` if the
+/// inner error is a terminal error of the kind [`ErrorKind::Tool`].
 type FindInside = fn(&mut dyn Any) -> ControlFlow<Error, bool>;
 
-/// One function for each error type of another crate that can contain an [`Error`]. When an error of such a type is
-/// boxed, the type and the kind of the inner [`Error`] are lost.
+/// The functions that search for an [`Error`] in the error types of other crates, one function per error type. If an
+/// error of another crate is boxed, the type and the kind of the [`Error`] inside this error are lost.
 const WRAPPERS: &[FindInside] = &[
     #[cfg(feature = "anyhow")]
     anyhow_error::find,
@@ -398,7 +401,7 @@ const WRAPPERS: &[FindInside] = &[
     eyre_report::find,
 ];
 
-/// An [`Error`] that implements [`std::error::Error`].
+/// An [`Error`] in a wrapper that implements [`std::error::Error`].
 struct Boxed(Error);
 
 impl fmt::Display for Boxed {
@@ -415,7 +418,8 @@ impl fmt::Debug for Boxed {
 
 impl StdError for Boxed {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        // The text of this error is already the text of `source`, so the next cause is the source of `source`.
+        // The text of this error is already the text of `source`. So the next cause in the chain is the source of
+        // `source`.
         self.0.0.source.as_ref()?.source()
     }
 }
@@ -426,7 +430,7 @@ impl From<Error> for Box<dyn StdError> {
     }
 }
 
-/// `{}` writes the text of the error. `{:#}` also writes the texts of its causes.
+/// The format `{}` writes the text of the error. The format `{:#}` also writes the texts of all causes of the error.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0.kind)?;
@@ -441,21 +445,21 @@ impl fmt::Display for Error {
     }
 }
 
-/// If `main` returns this error, Rust prints it with this implementation.
+/// If `main` returns an [`Error`], Rust prints the error with this `Debug` implementation.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self:#}")
     }
 }
 
-/// The problems that prevent a server, a tool or a router from being built.
+/// The list of problems because of which a server, a tool or a router cannot be built.
 #[derive(Clone, PartialEq, Eq)]
 pub struct BuildError {
     pub(crate) problems: Vec<String>,
 }
 
 impl BuildError {
-    /// Returns all problems, one string per problem.
+    /// Returns all problems that prevent the build, one string per problem.
     pub fn problems(&self) -> &[String] {
         &self.problems
     }
@@ -471,7 +475,7 @@ impl fmt::Display for BuildError {
     }
 }
 
-/// If `main` returns this error, Rust prints it with this implementation.
+/// If `main` returns a [`BuildError`], Rust prints the error with this `Debug` implementation.
 impl fmt::Debug for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)

@@ -5,16 +5,16 @@ use serde_json::{Map, Value};
 /// A question to a user and the user's answer, as two messages for a model.
 ///
 /// The first message is a `tool_use` of the assistant, which contains the question. The second message is the
-/// `tool_result` of the user, which contains the answer. A question that the user did not answer has no exchange.
+/// `tool_result` of the user, which contains the answer. If the user did not answer, the question has no exchange.
 ///
-/// For a question to a model, see [`SampleExchange`](super::SampleExchange). In a `SampleExchange`, the user asks and
+/// An exchange with a model is a [`SampleExchange`](super::SampleExchange). In a `SampleExchange`, the user asks and
 /// the assistant answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ElicitExchange {
-    /// The message with the question. Its role is `assistant`.
+    /// The message that contains the question. The role of this message is `assistant`.
     pub request: Message,
-    /// The message with the answer. Its role is `user`.
+    /// The message that contains the user's answer. The role of this message is `user`.
     pub response: Message,
     /// The message with the question, followed by the message with the answer.
     pub messages: [Message; 2],
@@ -30,8 +30,8 @@ impl ElicitExchange {
         Self { messages: [request.clone(), response.clone()], request, response }
     }
 
-    /// Replaces the arguments of the `tool_use`. By default, the arguments contain the form. For example, you can show
-    /// the model the board that the question was about.
+    /// Replaces the arguments of the `tool_use` that contains the question. By default, these arguments contain the
+    /// form. For example, you can replace the form with the board that the question was about.
     #[must_use]
     pub fn with_arguments(mut self, arguments: Map<String, Value>) -> Self {
         if let Some(Block::ToolUse(used)) = self.request.content.first_mut() {

@@ -5,11 +5,12 @@ use serde::{Deserialize, Serialize};
 
 use super::{ElicitExchange, SampleExchange};
 
-/// A conversation with a model, as a list of messages.
+/// A conversation with a model. A conversation is a list of messages.
 ///
-/// In a history, a `tool_result` follows every `tool_use`, because models reject a `tool_use` without a result. If a
-/// method would add a `tool_use` without its result, the method returns an error. An
-/// [`OpenExchange`](super::OpenExchange) contains tool calls without results, so you cannot add it to a history.
+/// In a history, every `tool_use` is followed by its `tool_result`, because models reject a `tool_use` without a
+/// result. If a method would add a `tool_use` without its result to the history, the method returns an error. An
+/// [`OpenExchange`](super::OpenExchange) contains tool calls without results, so you cannot add an open exchange to a
+/// history.
 ///
 /// ```
 /// # use antiphon::{exchange::History, prelude::*};
@@ -39,12 +40,12 @@ pub struct History {
 }
 
 impl History {
-    /// Creates an empty history.
+    /// Creates a history that contains no messages.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Creates a history from messages.
+    /// Creates a history from a list of messages.
     ///
     /// # Errors
     ///
@@ -55,9 +56,9 @@ impl History {
         Ok(Self { messages })
     }
 
-    /// Adds the messages of an exchange. If the last message of the history is equal to the first message of the
-    /// exchange, this message is not added again. So you can pass the history's messages as the prompt of
-    /// [`Ctx::sample`](crate::Ctx::sample), and then add the exchange.
+    /// Adds the messages of an exchange to the history. If the last message of the history is equal to the first
+    /// message of the exchange, `push` does not add this message again. So you can first pass the messages of the
+    /// history as the prompt to [`Ctx::sample`](crate::Ctx::sample), and then add the exchange to the history.
     ///
     /// # Errors
     ///
@@ -65,27 +66,27 @@ impl History {
     pub fn push(&mut self, exchange: impl Exchange) -> Result<(), HistoryError> {
         let messages = exchange.into_messages();
         let repeated = messages.first().is_some_and(|first| self.messages.last() == Some(first));
-        // The first message can be a `tool_result` that is already in the history. Its tool call is then in the
-        // history too.
+        // The first message of the exchange can be a `tool_result` that is already in the history. The tool call of
+        // this `tool_result` is then in the history too.
         let messages = &messages[usize::from(repeated)..];
         check(messages)?;
         self.messages.extend_from_slice(messages);
         Ok(())
     }
 
-    /// Adds a message that is not part of an exchange.
+    /// Adds a message that is not part of an exchange to the history.
     ///
     /// # Errors
     ///
-    /// Returns [`HistoryError`] if the message contains a `tool_use` or a `tool_result`. To add messages with tool
-    /// calls or results, add an exchange with [`push`](Self::push).
+    /// Returns [`HistoryError`] if the message contains a `tool_use` or a `tool_result`. To add tool calls or tool
+    /// results, add a complete exchange with [`push`](Self::push).
     pub fn say(&mut self, message: Message) -> Result<(), HistoryError> {
         check(std::slice::from_ref(&message))?;
         self.messages.push(message);
         Ok(())
     }
 
-    /// Returns the messages, oldest first.
+    /// Returns the messages of the history, oldest first.
     pub fn messages(&self) -> &[Message] {
         &self.messages
     }
@@ -115,14 +116,14 @@ impl From<History> for Vec<Message> {
     }
 }
 
-/// A question and its answer, as messages that you can add to a [`History`]. Every tool call in the exchange has a
+/// A question and its answer, as messages that you can add to a [`History`]. Every tool call in these messages has a
 /// result.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be added to a `History`",
     note = "an `OpenExchange` has tool calls without results: call its method `close` or `close_with` first"
 )]
 pub trait Exchange: sealed::Sealed {
-    /// Returns the messages of the exchange, in order.
+    /// Returns the messages of the exchange, oldest first.
     fn into_messages(self) -> Vec<Message>;
 }
 
@@ -146,30 +147,30 @@ mod sealed {
     impl Sealed for super::ElicitExchange {}
 }
 
-/// An error because messages are not a valid history.
+/// The error that states why a list of messages is not a valid history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HistoryError {
-    /// A `tool_use` without a `tool_result`.
+    /// A `tool_use` is not followed by its `tool_result`.
     Dangling {
-        /// The ID of the tool call.
+        /// The ID of the tool call that has no result.
         id: String,
-        /// The name of the tool.
+        /// The name of the tool in this tool call.
         name: String,
     },
-    /// A `tool_result` for a tool call that is not in the preceding message.
+    /// A `tool_result` belongs to a tool call that is not in the preceding message.
     Unasked {
-        /// The ID of the tool call, from the result.
+        /// The ID of the tool call, as stated in the `tool_result`.
         id: String,
     },
-    /// A `tool_use` with two results.
+    /// A `tool_use` has two results.
     Repeated {
-        /// The ID of the tool call.
+        /// The ID of the tool call that has two results.
         id: String,
     },
-    /// A message that contains results and other content. MCP forbids such messages.
+    /// A message contains tool results and also other content. MCP forbids such messages.
     Mixed,
-    /// A `tool_use` in a message of the user, or a `tool_result` in a message of the assistant.
+    /// A message of the user contains a `tool_use`, or a message of the assistant contains a `tool_result`.
     WrongRole,
 }
 
@@ -190,7 +191,7 @@ impl std::fmt::Display for HistoryError {
 
 impl std::error::Error for HistoryError {}
 
-/// Checks whether a model would accept these messages.
+/// Checks whether a model would accept this list of messages.
 pub(crate) fn check(messages: &[Message]) -> Result<(), HistoryError> {
     let mut open: Vec<(&str, &str)> = Vec::new();
     for message in messages {

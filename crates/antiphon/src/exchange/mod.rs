@@ -1,4 +1,4 @@
-//! The history of a conversation with a model. Questions and answers are MCP content blocks.
+//! The history of a conversation with a model. A history represents questions and answers as MCP content blocks.
 
 mod elicit;
 mod history;
@@ -11,11 +11,11 @@ pub use self::{
     sample::{AnyExchange, OpenExchange, SampleExchange},
 };
 
-/// Returns an ID for a tool call: for a call that the model sent without an ID, or for a call that Antiphon creates.
-/// The ID is unique in its run, and it is the same in every round.
+/// Returns an ID for tool calls that the model sent without an ID, and for tool calls that Antiphon creates. The ID is
+/// unique in its run. In every round of the run, the same tool call has the same ID.
 ///
-/// `place` is the question key, with the iteration numbers of its loops. The ID contains only letters, digits, `_` and
-/// `-`, and at most 64 characters, because some providers require this.
+/// `place` contains the question key and the iteration numbers of the loops around the question. The ID has at most 64
+/// characters and contains only letters, digits, `_` and `-`. Some providers reject other IDs.
 pub(crate) fn id_of(prefix: &str, name: &str, place: &str) -> String {
     use std::fmt::Write as _;
 

@@ -1,5 +1,5 @@
-//! Admission of requests. This module counts how much of its quota each caller and each tool uses, and contains the
-//! state of rate limits.
+//! Admission of requests. For each caller and each tool, this module counts the calls in progress and measures the rate
+//! of requests and bytes.
 
 use std::{
     collections::HashMap,
@@ -18,7 +18,7 @@ use super::{
     refused::{Over, Refused, Whose},
 };
 
-/// Counts the requests in progress: for the server, for each caller and for each tool.
+/// Counts the requests that the server, each caller and each tool currently process.
 #[derive(Debug)]
 pub(crate) struct Limiter {
     working: Arc<Semaphore>,
@@ -28,11 +28,11 @@ pub(crate) struct Limiter {
     tools: Shares,
 }
 
-/// A request for admission.
+/// A call that needs to be admitted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AdmissionRequest<'a> {
     pub(crate) principal: Option<&'a str>,
-    /// The name of the called tool, and the tool's own quota, if it has one.
+    /// The name of the tool that the request calls. If the tool has its own quota, the second value is this quota.
     pub(crate) tool: Option<(&'a str, Option<Quota>)>,
     /// The size of the request, in bytes.
     pub(crate) bytes: usize,
@@ -50,14 +50,14 @@ impl Limiter {
         }
     }
 
-    /// Admits a request that the server answers immediately. The rate limit of the caller is the only limit for such a
+    /// Admits a request that the server answers immediately. Only the rate limit of the caller applies to such a
     /// request.
     pub(crate) fn pass(&self, limits: &Limits, principal: Option<&str>) -> Result<(), Refused> {
         let passed = self.principals.tick(principal.unwrap_or_default(), &limits.principal);
         passed.map_err(|over| Refused::over(over, Whose::Principal))
     }
 
-    /// Reverses the count of a request that [`pass`](Self::pass) has admitted.
+    /// Removes a request that [`pass`](Self::pass) has admitted from the count.
     pub(crate) fn refund(&self, limits: &Limits, principal: Option<&str>) {
         if let Some(rate) = limits.principal.rate {
             let mut taken = self.principals.taken();
@@ -65,7 +65,7 @@ impl Limiter {
         }
     }
 
-    /// Admits a call. If the server has reached its limit, the call waits in the queue.
+    /// Admits a call. If the server already processes the maximum number of calls, the new call waits in the queue.
     pub(crate) async fn enter(
         &self,
         limits: &Limits,
@@ -96,7 +96,7 @@ impl Limiter {
         })
     }
 
-    /// Waits in the queue for a free slot. Returns an error if the queue is full.
+    /// Waits in the queue until another call releases a slot. Returns an error if the queue is full.
     async fn wait(&self, limits: &Limits) -> Result<OwnedSemaphorePermit, Refused> {
         let full = || Refused::full(limits.in_flight);
         let _waits = self.queue.try_acquire().map_err(|_| full())?;
@@ -104,22 +104,22 @@ impl Limiter {
         permit.ok().and_then(Result::ok).ok_or_else(full)
     }
 
-    /// Returns a slot for a request that only waits for users.
+    /// Returns a slot for requests that only wait for a user's answer.
     pub(crate) fn await_people(&self, limits: &Limits) -> Result<OwnedSemaphorePermit, Refused> {
         Arc::clone(&self.waiting).try_acquire_owned().map_err(|_| Refused::waiting(limits.max_waiting))
     }
 }
 
-/// An admitted call. Dropping this value releases the slot of the call.
+/// An admitted call. If you drop this value, the call releases its slot.
 pub(crate) struct Admission {
     working: Arc<Semaphore>,
     waiting: Arc<Semaphore>,
     slot: Mutex<Option<Slot>>,
-    /// The shares of the caller's quota and of the tool's quota that this call uses.
+    /// The parts of the caller's quota and of the tool's quota that this call uses.
     shares: Mutex<[Option<Held>; 2]>,
 }
 
-/// The slot of a call: one of the slots for waiting calls, or one of the slots for calls in progress.
+/// The slot that an admitted call occupies. Calls that wait for users and calls in progress have different slots.
 struct Slot {
     waits: bool,
     _permit: OwnedSemaphorePermit,
@@ -130,8 +130,8 @@ impl Admission {
         self.slot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Marks the call as waiting for users, so that another call can use its slot. If too many calls already wait, the
-    /// call keeps its slot.
+    /// Marks the call as waiting for users, so that another call can use the slot of this call. If too many calls
+    /// already wait for users, the call keeps its slot.
     pub(crate) fn rest(&self) {
         let mut slot = self.slot();
         if slot.as_ref().is_some_and(|slot| !slot.waits)
@@ -141,8 +141,8 @@ impl Admission {
         }
     }
 
-    /// Marks the call as in progress again. The call was already admitted, so the server does not reject it. The call
-    /// waits until a slot is free.
+    /// Marks the call as in progress again. The server has already admitted the call, so the server does not reject the
+    /// call now. The call waits until a slot is free.
     pub(crate) async fn resume(&self) {
         let waits = self.slot().as_ref().is_some_and(|slot| slot.waits);
         if waits && let Ok(permit) = Arc::clone(&self.working).acquire_owned().await {
@@ -150,13 +150,14 @@ impl Admission {
         }
     }
 
-    /// Counts the bytes of the response.
+    /// Counts the bytes of the response to this call.
     pub(crate) fn spend(&self, bytes: usize) {
         let shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
         shares.iter().flatten().for_each(|share| share.spend(bytes as u64));
     }
 
-    /// Releases the slot and the shares of a call that becomes a task.
+    /// Releases the slot of a call that becomes a task. The call then no longer counts in the quotas of the caller and
+    /// the tool.
     pub(crate) fn leave(&self) {
         *self.slot() = None;
         *self.shares.lock().unwrap_or_else(PoisonError::into_inner) = [None, None];
@@ -169,17 +170,17 @@ impl fmt::Debug for Admission {
     }
 }
 
-/// If there are this many shares, unused shares are removed.
+/// When this number of callers or tools has an entry, unused entries are removed.
 const SWEEP_THRESHOLD: usize = 1024;
 
-/// The use of a [`Quota`]: by each caller, or by each tool.
+/// For each caller or for each tool, counts how much of a [`Quota`] is in use.
 #[derive(Clone, Debug, Default)]
 struct Shares(Arc<Mutex<Taken>>);
 
 #[derive(Debug, Default)]
 struct Taken {
     of: HashMap<String, Share>,
-    /// If the number of shares reaches this value, unused shares are removed again.
+    /// When this number of callers or tools has an entry, unused entries are removed again.
     sweep: usize,
 }
 
@@ -195,14 +196,15 @@ impl Shares {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts one request of `name` that ends immediately.
+    /// Counts one request of the caller or tool `name`. The server answers this request immediately.
     fn tick(&self, name: &str, quota: &Quota) -> Result<(), Over> {
         let Some(rate) = quota.rate else { return Ok(()) };
         let now = Instant::now();
         self.taken().share(name, now).rate.take(rate, now).map_err(Over::Rate)
     }
 
-    /// Counts one call of `name`. Dropping the returned value ends the call.
+    /// Counts one call of the caller or tool `name`. If you drop the returned value, the call no longer counts as in
+    /// progress.
     fn enter(&self, name: &str, quota: &Quota, bytes: u64) -> Result<Option<Held>, Over> {
         if quota.is_unlimited() {
             return Ok(None);
@@ -234,8 +236,8 @@ impl Taken {
                 self.of.retain(|_, share| {
                     share.open > 0 || !share.rate.is_full(now) || !share.bytes.is_full(now)
                 });
-                // Unused shares are removed again when the number of shares has doubled. So the average cost of an
-                // insertion is constant.
+                // The next removal of unused entries happens when the number of entries has doubled. So the average
+                // cost of an insertion is constant.
                 self.sweep = 2 * self.of.len();
             }
             self.of.insert(name.to_owned(), Share::default());
@@ -244,7 +246,7 @@ impl Taken {
     }
 }
 
-/// A call in progress, which uses a share of a quota.
+/// A call in progress that counts in a quota.
 struct Held {
     shares: Shares,
     name: String,
@@ -252,7 +254,7 @@ struct Held {
 }
 
 impl Held {
-    /// Counts additional bytes of the call.
+    /// Counts additional bytes that belong to this call.
     fn spend(&self, bytes: u64) {
         let Some(rate) = self.quota.bytes else { return };
         let now = Instant::now();
@@ -274,7 +276,7 @@ impl fmt::Debug for Held {
     }
 }
 
-/// The state of a [`Rate`]. A single point in time represents the complete state.
+/// Measures how much of a [`Rate`] is used. A single point in time is sufficient for this measurement.
 #[derive(Debug, Default)]
 struct Meter {
     /// The time at which the complete burst is available again.
@@ -282,12 +284,12 @@ struct Meter {
 }
 
 impl Meter {
-    /// Returns the duration from `now` until the complete burst is available again.
+    /// Returns how long it takes from `now` until the complete burst is available again.
     fn missing(&self, now: Instant) -> Duration {
         self.full.map_or(Duration::ZERO, |full| full.saturating_duration_since(now))
     }
 
-    /// Takes one unit. If no unit is available, returns the time until one is available.
+    /// Uses one unit of the rate. If no unit is available, returns the time to wait until a unit is available.
     fn take(&mut self, rate: Rate, now: Instant) -> Result<(), Duration> {
         let missing = self.missing(now) + rate.time(1);
         match missing.checked_sub(rate.burst()) {
@@ -299,12 +301,12 @@ impl Meter {
         }
     }
 
-    /// Returns one unit to the rate.
+    /// Makes one used unit of the rate available again.
     fn refund(&mut self, rate: Rate) {
         self.full = self.full.and_then(|full| full.checked_sub(rate.time(1)));
     }
 
-    /// Checks whether a unit is available. If not, returns the time until one is available.
+    /// Checks whether a unit is available. If no unit is available, returns the time to wait until a unit is available.
     fn look(&self, rate: Rate, now: Instant) -> Result<(), Duration> {
         match self.missing(now).checked_sub(rate.burst()) {
             None => Ok(()),
@@ -312,8 +314,8 @@ impl Meter {
         }
     }
 
-    /// Takes `count` units. If fewer units are available, later requests wait until the missing units are available
-    /// again.
+    /// Uses `count` units of the rate. If fewer than `count` units are available, later requests must wait until the
+    /// rate has made up for the missing units.
     fn spend(&mut self, rate: Rate, count: u64, now: Instant) {
         self.full = Some(now + (self.missing(now) + rate.time(count)));
     }
@@ -470,7 +472,7 @@ mod tests {
         meter.refund(rate);
         meter.take(rate, now).unwrap();
         meter.take(rate, now).unwrap_err();
-        // If the meter was already full, a refund has no effect.
+        // If all units of the meter are available, a refund has no effect.
         meter.take(rate, now + 10 * SECOND).unwrap();
         meter.refund(rate);
         meter.take(rate, now + 10 * SECOND).unwrap();

@@ -1,4 +1,4 @@
-//! Limits for the whole server, for each caller and for each tool.
+//! Limits that apply to the whole server, to each caller and to each tool.
 
 mod limiter;
 mod refused;
@@ -14,7 +14,8 @@ pub(crate) use self::{
     spend::Spend,
 };
 
-/// The limits of a server, for example limits on concurrent requests, rates, times and sizes.
+/// The limits of a server. For example, a server can limit concurrent requests, request rates, durations and message
+/// sizes.
 ///
 /// ```
 /// use std::time::Duration;
@@ -76,16 +77,17 @@ impl Default for Limits {
 impl Limits {
     /// Sets the maximum number of requests that the server processes at the same time. Default: 1024.
     ///
-    /// If the limit is reached, a new request waits in the [queue](Self::with_queue). If the queue is full, the server
-    /// rejects the request. Requests that wait for a user's answer do not count.
+    /// If the server already processes the maximum number of requests, a new request waits in the
+    /// [queue](Self::with_queue). If the queue is full, the server rejects the new request. Requests that wait for a
+    /// user's answer do not count.
     #[must_use]
     pub fn with_in_flight(mut self, in_flight: usize) -> Self {
         self.in_flight = in_flight;
         self
     }
 
-    /// Sets the maximum number of requests in the queue, and the maximum time that a request waits in the queue. The
-    /// server rejects requests that exceed these limits. Default: 0 requests, and 1 second.
+    /// Sets how many requests can wait in the queue, and how long a request can wait in the queue. Default: 0 requests,
+    /// and 1 second. If the queue is full, or if a request has waited too long, the server rejects the request.
     #[must_use]
     pub fn with_queue(mut self, requests: usize, wait: Duration) -> Self {
         self.queue = requests;
@@ -95,8 +97,9 @@ impl Limits {
 
     /// Sets the maximum number of requests that can wait for a user's answer at the same time. Default: 4096.
     ///
-    /// This limit applies to requests that wait for an answer in an MCP 2025-11-25 session, or for the end of a task.
-    /// If the limit is reached, further calls that wait for an answer count as [in flight](Self::with_in_flight).
+    /// This limit counts requests that wait for an answer in an MCP 2025-11-25 session, and requests that wait for the
+    /// end of a task. If the limit is reached, further calls that wait for an answer count in the limit of
+    /// [`with_in_flight`](Self::with_in_flight).
     #[must_use]
     pub fn with_max_waiting(mut self, max_waiting: usize) -> Self {
         self.max_waiting = max_waiting;
@@ -105,9 +108,9 @@ impl Limits {
 
     /// Sets how long the server waits for the answer to a question in an MCP 2025-11-25 session. Default: 1 hour.
     ///
-    /// If no answer arrives within this time, the question fails with
+    /// If no answer arrives before this timeout, the question fails with
     /// [`ErrorKind::Unanswered`](crate::ErrorKind::Unanswered). On MCP 2026-07-28,
-    /// [`SealConfig::with_ttl`](crate::seal::SealConfig::with_ttl) limits this time instead.
+    /// [`SealConfig::with_ttl`](crate::seal::SealConfig::with_ttl) limits the time for an answer instead.
     #[must_use]
     pub fn with_answer_timeout(mut self, answer_timeout: impl Into<Option<Duration>>) -> Self {
         self.answer_timeout = answer_timeout.into();
@@ -123,7 +126,7 @@ impl Limits {
         self
     }
 
-    /// Sets the quota of each tool. All callers share the quota of a tool. Default: no limit.
+    /// Sets the quota of each tool. The calls of all callers count in the quota of a tool. Default: no limit.
     ///
     /// To set a different quota for one tool, use [`Tool::with_quota`](crate::Tool::with_quota).
     #[must_use]
@@ -132,9 +135,11 @@ impl Limits {
         self
     }
 
-    /// Sets the budget of each principal for calls of the server's model. Default: no limit.
+    /// Sets how many requests each principal can send to the server's model, and how many tokens these requests can
+    /// use. Default: no limit.
     ///
-    /// If the server has a [backend](crate::ServerBuilder::with_backend), the budget applies to all replicas together.
+    /// If the server has a [backend](crate::ServerBuilder::with_backend), all replicas together count the use of this
+    /// budget.
     #[must_use]
     pub fn with_model(mut self, model: impl Into<Option<Budget>>) -> Self {
         self.model = model.into();
@@ -156,8 +161,7 @@ impl Limits {
         self
     }
 
-    /// Sets the maximum working time of a tool. The time in which the tool waits for users does not count. Default: 5
-    /// minutes.
+    /// Sets how long a tool can work. The time in which the tool waits for users does not count. Default: 5 minutes.
     #[must_use]
     pub fn with_tool_timeout(mut self, tool_timeout: impl Into<Option<Duration>>) -> Self {
         self.tool_timeout = tool_timeout.into();
@@ -197,9 +201,9 @@ impl Limits {
     /// Sets the interval at which a server renews its claims in the store. A claim reserves a record for one process.
     /// Default: 2 seconds.
     ///
-    /// Claims are used for [at-most-once](crate::ctx::Step::at_most_once) steps, and for each
-    /// [single-use](crate::seal::SealConfig::with_single_use) `requestState`. If a process does not renew its claim
-    /// for four intervals, other replicas treat the process as dead.
+    /// The server uses claims for [at-most-once](crate::ctx::Step::at_most_once) steps, and for each
+    /// [single-use](crate::seal::SealConfig::with_single_use) `requestState`. If a process does not renew its claim for
+    /// four intervals, other replicas treat the process as dead.
     #[must_use]
     pub fn with_claim_heartbeat(mut self, claim_heartbeat: Duration) -> Self {
         self.claim_heartbeat = claim_heartbeat;
@@ -215,7 +219,7 @@ impl Limits {
 }
 
 impl Limits {
-    /// Returns descriptions of the configuration problems, one per line.
+    /// Returns one line for each problem of the configuration.
     pub(crate) fn problems(&self) -> impl Iterator<Item = String> {
         let is_wrong = [
             (
@@ -239,10 +243,10 @@ impl Limits {
     }
 }
 
-/// A quota for each principal, or for each tool. By default, a quota has no limits.
+/// The quota of each principal, or the quota of each tool. By default, a quota has no limits.
 ///
-/// Each process counts separately. So three replicas behind a load balancer together can accept up to three times the
-/// quota.
+/// Each process counts only its own requests. So three replicas behind a load balancer together can accept up to three
+/// times as many requests as the quota allows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
     pub(crate) rate: Option<Rate>,
@@ -251,24 +255,26 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// Sets the maximum rate of requests. Default: no limit.
+    /// Sets how many requests per unit of time the server accepts from each principal or for each tool. Default: no
+    /// limit.
     #[must_use]
     pub fn with_rate(mut self, rate: Rate) -> Self {
         self.rate = Some(rate);
         self
     }
 
-    /// Sets the maximum number of concurrent calls. Calls that wait for users count too. Default: no limit.
+    /// Sets the maximum number of calls that run at the same time. Calls that wait for users also count. Default: no
+    /// limit.
     #[must_use]
     pub fn with_concurrent(mut self, calls: usize) -> Self {
         self.concurrent = Some(calls);
         self
     }
 
-    /// Sets the maximum rate of bytes in the arguments and the results of calls. The count is approximate. Default: no
-    /// limit.
+    /// Sets how many bytes per unit of time the arguments and results of calls can contain. The count of bytes is
+    /// approximate. Default: no limit.
     ///
-    /// The server still processes the request that exceeds the limit, and rejects the next request.
+    /// The server still processes the request that exceeds the maximum number of bytes, and rejects the next request.
     #[must_use]
     pub fn with_bytes(mut self, rate: Rate) -> Self {
         self.bytes = Some(rate);
@@ -280,11 +286,11 @@ impl Quota {
     }
 }
 
-/// A rate limit. It consists of an amount per duration, and of a burst: the maximum amount that can be used
-/// immediately.
+/// A rate limit for requests or bytes. The rate limit has two parts: an amount per unit of time, and a burst. The burst
+/// is the maximum amount that a caller can use immediately.
 ///
-/// Used amounts become available again at a constant rate. After a sufficiently long idle time, the complete burst is
-/// available.
+/// Used amounts become available again at a constant rate. If a caller sends no requests for a sufficiently long time,
+/// the complete burst is available again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     amount: u64,
@@ -292,40 +298,41 @@ pub struct Rate {
     burst: u64,
 }
 
-/// The maximum wait that a rate returns: 30 days.
+/// The maximum wait that the methods of `Rate` return: 30 days.
 const LONG: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 impl Rate {
-    /// Creates a rate of `amount` per `per`, with a burst of `amount`.
+    /// Creates a rate limit of `amount` per duration `per`. The burst is also `amount`.
     pub const fn new(amount: u64, per: Duration) -> Self {
         let amount = if amount == 0 { 1 } else { amount };
         Self { amount, per, burst: amount }
     }
 
-    /// Creates a rate of `amount` per second, with a burst of `amount`.
+    /// Creates a rate limit of `amount` per second. The burst is also `amount`.
     pub const fn per_second(amount: u64) -> Self {
         Self::new(amount, Duration::from_secs(1))
     }
 
-    /// Creates a rate of `amount` per minute, with a burst of `amount`.
+    /// Creates a rate limit of `amount` per minute. The burst is also `amount`.
     pub const fn per_minute(amount: u64) -> Self {
         Self::new(amount, Duration::from_secs(60))
     }
 
-    /// Sets the maximum amount that can be used immediately. Default: the amount of the rate.
+    /// Sets the burst, which is the maximum amount that a caller can use immediately. Default: the amount of the rate
+    /// limit.
     #[must_use]
     pub const fn with_burst(mut self, burst: u64) -> Self {
         self.burst = if burst == 0 { 1 } else { burst };
         self
     }
 
-    /// Returns the time after which `count` used units are available again.
+    /// Returns how long it takes until `count` used units are available again.
     fn time(&self, count: u64) -> Duration {
         let nanos = self.per.as_nanos().saturating_mul(count.into()) / u128::from(self.amount);
         u64::try_from(nanos).map_or(LONG, Duration::from_nanos).min(LONG)
     }
 
-    /// Returns the time after which a completely used burst is available again.
+    /// Returns how long it takes until a completely used burst is available again.
     fn burst(&self) -> Duration {
         self.time(self.burst)
     }

@@ -1,10 +1,11 @@
-//! Rejections of requests that exceed a limit.
+//! Rejections of requests that would exceed a limit.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// The limit of a [`Quota`](super::Quota) that was exceeded. The value is the time to wait, or the limit itself.
+/// The limit of a [`Quota`](super::Quota) that a request would exceed. The value is the time to wait, or the maximum
+/// number of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Over {
     Rate(Duration),
@@ -12,28 +13,28 @@ pub(super) enum Over {
     Bytes(Duration),
 }
 
-/// The owner of the exceeded quota.
+/// The owner of the quota that a request would exceed: the caller or a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Whose<'a> {
     Principal,
     Tool(&'a str),
 }
 
-/// The rejection of a request, with the time to wait before a retry.
+/// A rejected request, and the time that the caller should wait before a retry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refused {
     message: String,
     limit: &'static str,
     retry_after: Duration,
-    /// Whether the caller has used up its own quota. If false, the request exceeded a limit of the server.
+    /// Whether the caller has used up the caller's own quota. If false, the request would exceed a limit of the server.
     own: bool,
 }
 
-/// The retry advice for limits for which the server cannot compute a time.
+/// The wait that the server recommends if it cannot compute when a retry can succeed.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl Refused {
-    /// Creates the rejection for too many requests in progress.
+    /// Creates the rejection for a server that already processes too many requests.
     pub(super) fn full(in_flight: usize) -> Self {
         Self {
             message: format!(
@@ -45,7 +46,7 @@ impl Refused {
         }
     }
 
-    /// Creates the rejection for too many waiting requests.
+    /// Creates the rejection for a server on which too many requests already wait for users.
     pub(super) fn waiting(most: usize) -> Self {
         Self {
             message: format!(
@@ -82,23 +83,23 @@ impl Refused {
         Self { message, limit, retry_after, own: whose == Whose::Principal }
     }
 
-    /// Returns the error message.
+    /// Returns the error message of the rejection.
     pub(crate) fn message(&self) -> &str {
         &self.message
     }
 
-    /// Returns the data of the JSON-RPC error.
+    /// Returns the `data` of the JSON-RPC error.
     pub(crate) fn data(&self) -> Value {
         json!({"limit": self.limit, "retryAfter": seconds(self.retry_after)})
     }
 
-    /// Returns whether the caller exceeded the caller's own quota, and the time to wait, in seconds.
+    /// Returns whether the caller exceeded the caller's own quota, and how many seconds the caller should wait.
     pub(crate) fn advice(&self) -> (bool, u64) {
         (self.own, seconds(self.retry_after))
     }
 }
 
-/// Rounds a duration up to whole seconds. The result is at least one second.
+/// Rounds a duration up to whole seconds. The returned number of seconds is at least one.
 fn seconds(wait: Duration) -> u64 {
     (wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1)
 }

@@ -1,4 +1,4 @@
-//! The spending of each caller on the server's model.
+//! Counts how much each caller uses the server's model.
 
 use std::{
     collections::HashMap,
@@ -13,38 +13,40 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::{millis, now_millis, sha256};
 
-/// If there are this many accounts, expired accounts are removed.
+/// When this number of callers has an account, the expired accounts are removed.
 const SWEEP_THRESHOLD: usize = 1024;
 
-/// The maximum number of accounts in memory, without a shared store. If there are more accounts, the least recently
-/// used accounts are removed. Without this limit, accounts without a window would never be removed.
+/// The maximum number of accounts in memory, for servers without a shared store. If more callers have an account, the
+/// least recently used accounts are removed. Without this maximum, accounts whose budget has no time window would never
+/// be removed.
 const MOST: usize = 65_536;
 
-/// The maximum number of attempts to change an account while other replicas change the same account. The next constant
-/// is the longest pause between two attempts.
+/// The maximum number of attempts to change an account while other replicas change the same account. The constant
+/// `LONGEST_PAUSE` is the longest pause between two attempts.
 const TRIES: u32 = 64;
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
-/// The spending of each caller, compared with the [`Budget`].
+/// Counts how much of its [`Budget`] each caller has used for the server's model.
 #[derive(Debug)]
 pub(crate) struct Spend {
-    /// The budget of each caller. `None` means no limit.
+    /// The budget of each caller. If the value is `None`, the use of the model is not limited.
     budget: Option<Budget>,
     audience: String,
-    /// The store in which all replicas count together, if the server has a backend.
+    /// The store in which all replicas together count the use of the model. The value is `None` if the server has no
+    /// backend.
     store: Option<Arc<dyn Store>>,
-    /// The accounts in memory. They are used without a shared store.
+    /// The accounts in memory. The server uses these accounts only if it has no shared store.
     accounts: Mutex<Accounts>,
 }
 
 #[derive(Debug, Default)]
 struct Accounts {
     of: HashMap<String, Used>,
-    /// If the number of accounts reaches this value, expired accounts are removed again.
+    /// When this number of callers has an account, the expired accounts are removed again.
     sweep: usize,
 }
 
-/// An account, with the time at which it was last used, in milliseconds since 1970.
+/// An account, and the time at which the account was last used, in milliseconds since 1970.
 #[derive(Clone, Copy, Debug, Default)]
 struct Used {
     account: Account,
@@ -52,7 +54,8 @@ struct Used {
 }
 
 impl Accounts {
-    /// Returns the account of `name`. Before that, removes expired accounts if there are too many accounts.
+    /// Returns the account of the caller `name`. If there are too many accounts, this method first removes expired
+    /// accounts.
     fn of(&mut self, name: &str, budget: &Budget, now: u64) -> &mut Used {
         if !self.of.contains_key(name) && self.of.len() >= self.sweep.max(SWEEP_THRESHOLD) {
             self.of.retain(|_, used| !used.account.is_over(budget, now));
@@ -62,8 +65,8 @@ impl Accounts {
                 let median = *median;
                 self.of.retain(|_, used| used.at > median);
             }
-            // Expired accounts are removed again when the number of accounts has doubled. So the average cost of an
-            // insertion is constant.
+            // The next removal of expired accounts happens when the number of accounts has doubled. So the average cost
+            // of an insertion is constant.
             self.sweep = (2 * self.of.len()).min(MOST);
         }
         let used = self.of.entry(name.to_owned()).or_default();
@@ -72,10 +75,10 @@ impl Accounts {
     }
 }
 
-/// The spending of one caller in the current window.
+/// Counts how much one caller has used the server's model in the current time window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Account {
-    /// The start of the current window, in milliseconds since 1970.
+    /// The start of the current time window, in milliseconds since 1970.
     since: u64,
     requests: u64,
     tokens: u64,
@@ -86,13 +89,13 @@ impl Account {
         budget.window.is_some_and(|window| now.saturating_sub(self.since) >= millis(window))
     }
 
-    /// Returns the account at the time `now`. If the window of the account has ended, returns a new account.
+    /// Returns the account as of the time `now`. If the time window of the account has ended, returns a new account.
     fn at(self, budget: &Budget, now: u64) -> Self {
         let is_new = self.since == 0 || self.is_over(budget, now);
         if is_new { Self { since: now, ..Self::default() } } else { self }
     }
 
-    /// Counts one more request. Returns an error if the budget is used up.
+    /// Counts one more request to the model in this account. Returns an error if the caller has used up the budget.
     fn ask(mut self, budget: &Budget, now: u64) -> Result<Self> {
         let over = |most: u64, what: &str| {
             let left =
@@ -121,10 +124,10 @@ impl Spend {
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a request to the model, within the caller's budget.
+    /// Sends a request to the model if the caller has not used up the budget.
     ///
-    /// The cost of a request is known only after the request. So one request can exceed the budget and still gets a
-    /// reply. The same is true for requests that run at the same time.
+    /// The server can count the cost of a request only after the model has replied. So one request can exceed the
+    /// budget and still get a reply. Several requests that run at the same time can also exceed the budget.
     pub(crate) async fn within(
         &self,
         principal: Option<&str>,
@@ -163,14 +166,15 @@ impl Spend {
     }
 }
 
-/// Changes an account in the shared store. Retries the change after a conflict.
+/// Changes an account in the shared store. If another replica has changed the account at the same time, this function
+/// tries again.
 async fn change_shared(
     store: &dyn Store,
     budget: &Budget,
     name: &str,
     change: impl Fn(Account, u64) -> Result<Account>,
 ) -> Result<()> {
-    // If the account cannot be read or written, the request is rejected.
+    // If the server cannot read or write the account, the server rejects the request.
     let unknown = |error: StoreError| {
         tracing::error!(%error, "the callers' budgets (`Limits::with_model`) cannot be read or written in the store");
         Error::Unavailable(
@@ -194,12 +198,13 @@ async fn change_shared(
     Err(Error::Unavailable("the caller's budget for the server's model could not be updated because of concurrent requests; try again later".into()))
 }
 
-/// Returns the pause before the next attempt. The pause becomes longer with each attempt. It is random, so that
-/// replicas do not retry at the same time.
+/// Returns the pause before the next attempt. The pause before a later attempt is longer. The pause is random, so that
+/// replicas do not try again at the same time.
 fn pause(tried: u32) -> Duration {
     let longest = Duration::from_millis(1 << tried.min(10)).min(LONGEST_PAUSE);
     let mut random = [0];
-    // If the system has no random numbers, all replicas wait for the same time. This only makes the retries slower.
+    // If the system cannot provide random numbers, all replicas use the same pause. Attempts to change the same account
+    // are then slower.
     let _ = getrandom::fill(&mut random);
     longest / 2 + longest.mul_f64(f64::from(random[0]) / 512.0)
 }
@@ -242,7 +247,7 @@ mod tests {
         let mut accounts = Accounts::default();
         for n in 0..(3 * MOST as u64) {
             accounts.of(&n.to_string(), &forever, n + 1).account.tokens = 1;
-            // An account that is in use must not be removed.
+            // The server must not remove an account that is in use.
             accounts.of("busy", &forever, n + 1).account.tokens = 7;
         }
         assert!(accounts.of.len() <= MOST + 1, "{}", accounts.of.len());

@@ -1,4 +1,4 @@
-//! Admission of requests: the check of rate limits and quotas, and the errors for rejected requests.
+//! Admission of requests. This module checks rate limits and quotas, and creates the errors for rejected requests.
 
 use antiphon_transport::{drain::TOO_MUCH, streamable::Streamable};
 use rmcp::{
@@ -16,7 +16,7 @@ use crate::{
     tool::Tool,
 };
 
-/// Admits a call. Returns an error if the call exceeds a limit.
+/// Admits a tool call. Returns an error if the call would exceed a limit.
 pub(super) async fn enter(
     service: &Service,
     call: &Call<'_>,
@@ -34,7 +34,8 @@ pub(super) async fn enter(
     place.map_err(|refused| refusal(service, &refused, client.extensions()))
 }
 
-/// Admits a completion request. The request runs a function of the author, so it counts like a call.
+/// Admits a completion request. A completion request runs a function of the author, so the server applies the same
+/// limits as to a tool call.
 pub(super) async fn enter_completion(
     service: &Service,
     completion: &Completion,
@@ -48,7 +49,7 @@ pub(super) async fn enter_completion(
     place.map_err(|refused| refusal(service, &refused, extensions))
 }
 
-/// Counts a call whose run is a task from the beginning. After that, the limits of tasks apply to the run.
+/// Counts a call whose run is a task from the beginning. Afterwards, only the limits for tasks apply to the run.
 pub(super) async fn count(
     service: &Service,
     tool: &Tool,
@@ -62,19 +63,20 @@ pub(super) async fn count(
     place.map(drop).map_err(|refused| refusal(service, &refused, client.extensions()))
 }
 
-/// Admits a request that is answered immediately.
+/// Admits a request that the server answers immediately.
 pub(super) fn pass(service: &Service, extensions: &Extensions) -> Result<(), ErrorData> {
     let passed =
         service.runtime.limiter.pass(&service.runtime.limits, service.principal(extensions).as_deref());
     passed.map_err(|refused| refusal(service, &refused, extensions))
 }
 
-/// Reverses the count of a request that [`pass`] has admitted.
+/// Removes a request that [`pass`] has admitted from the count.
 pub(super) fn refund(service: &Service, extensions: &Extensions) {
     service.runtime.limiter.refund(&service.runtime.limits, service.principal(extensions).as_deref());
 }
 
-/// Returns the error for a rejected request. Over HTTP, this function also gives the retry advice to the transport.
+/// Returns the error for a rejected request. Over HTTP, this function also tells the transport when the client should
+/// retry.
 pub(super) fn refusal(service: &Service, refused: &Refused, extensions: &Extensions) -> ErrorData {
     service.runtime.recorder.shed();
     tell(refused, extensions);

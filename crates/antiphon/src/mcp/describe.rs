@@ -1,4 +1,4 @@
-//! The server's description of itself: the name, the metadata and the capabilities.
+//! The description of the server that clients receive: the name, the metadata and the capabilities.
 
 use rmcp::model::{Implementation, ServerCapabilities, ServerConfig};
 use serde_json::json;
@@ -24,7 +24,7 @@ pub(super) fn describe(service: &Service, registry: &Registry) -> ServerConfig {
     config
 }
 
-/// The instructions that tell models how to handle waiting results.
+/// The instructions that tell models what to do with a waiting result.
 const NOT_FINISHED: &str = "A tool can answer NOT FINISHED: then follow the text of that answer.";
 
 fn capabilities(service: &Service, registry: &Registry) -> ServerCapabilities {

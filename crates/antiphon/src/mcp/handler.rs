@@ -1,4 +1,4 @@
-//! The implementation of the SDK's handler for the items of Antiphon's registry.
+//! Implements the handler trait of the SDK for the tools, prompts and resources of Antiphon's registry.
 
 use std::{
     collections::VecDeque,
@@ -54,31 +54,35 @@ use crate::{
     url_elicitation::UrlElicitationRequired,
 };
 
-/// The handler for one connection, or for one request without a connection.
+/// A handler that serves the requests of one connection. Each request without a connection has its own handler.
 ///
-/// Outside of sessions, each request creates its own handler. So creating a handler must be cheap. The SDK moves the
-/// future of a request before the future runs. So large parts of this future are boxed.
+/// The server creates a new handler for each request without a session, so creating a handler must be cheap. The SDK
+/// moves the future of a request before the future runs. So large parts of this future are boxed.
 pub(crate) struct Handler {
     pub(super) service: Arc<Service>,
     session: OnceLock<Session>,
     session_idle: Option<Duration>,
-    /// The connection that the handler serves, if it belongs to one client.
+    /// The connection from which the handler receives its requests. The value is `None` if the connection does not
+    /// belong to one client.
     connection: Option<Connection>,
-    /// The change notifications for new subscriptions. The SDK is about to acknowledge these subscriptions.
+    /// Receivers for the changes that new subscriptions must report. The SDK has not yet acknowledged these
+    /// subscriptions.
     acknowledging: Mutex<VecDeque<Receiver<ChangeNotice>>>,
 }
 
-/// The maximum length of a URI that is stored for a client, in bytes.
+/// The maximum length of a URI that the server stores for a client, in bytes.
 const MAX_URI: usize = 8 * 1024;
 
-/// The time limit of a completion, if the tool timeout is longer. A user waits for the completion while typing.
+/// The maximum duration of a completion request. The limit is short, because the user waits for the completion while
+/// typing. If the tool timeout is shorter, the tool timeout applies instead.
 const COMPLETION: Duration = Duration::from_secs(30);
 
-/// The maximum number of subscriptions that wait for their acknowledgement at the same time.
+/// The maximum number of subscriptions that can wait for the SDK's acknowledgement at the same time.
 const ACKNOWLEDGING: usize = 64;
 
 impl Handler {
-    /// Creates a handler for a session. The transport closes the session after `session_idle` without traffic.
+    /// Creates a handler for a session. If a session has no traffic for `session_idle`, the transport closes the
+    /// session.
     pub(crate) fn new(service: Arc<Service>, session_idle: Option<Duration>) -> Self {
         Self {
             service,
@@ -89,7 +93,7 @@ impl Handler {
         }
     }
 
-    /// Sets the connection that the handler serves. Default: none.
+    /// Sets the connection from which the handler receives its requests. Default: none.
     pub(super) fn set_connection(&mut self, connection: Connection) {
         self.connection = Some(connection);
     }
@@ -98,8 +102,8 @@ impl Handler {
         self.session.get_or_init(|| Session::of(extensions))
     }
 
-    /// Returns the ping interval for a session that waits for a user. The pings prevent the transport from closing the
-    /// session.
+    /// Returns how often the server pings the client of a session that waits for a user. Because of the pings, the
+    /// transport does not close the session.
     pub(super) fn keep_alive(&self) -> Option<Duration> {
         self.session_idle.map(|idle| idle / 3)
     }
@@ -107,7 +111,7 @@ impl Handler {
 
 impl ServerHandler for Handler {
     fn get_info(&self) -> ServerConfig {
-        // The result is cached, because the SDK calls this method for every request.
+        // The server caches this description, because the SDK calls this method for every request.
         self.service.registry().info(|registry| describe(&self.service, registry)).clone()
     }
 
@@ -119,18 +123,19 @@ impl ServerHandler for Handler {
         self.permit("initialize", None, &context.extensions)?;
         context.peer.set_peer_info(request.clone());
         let mut result = self.negotiate_initialize(&request)?;
-        // The server's description cannot contain this capability, because the description is also used for
-        // 2026-07-28, where tasks are different.
+        // The server uses the same description for MCP 2026-07-28, where tasks are different. So the description cannot
+        // contain the task capability of MCP 2025-11-25.
         tasks_2025::declare(&self.service, &context.extensions, &mut result);
         Ok(result)
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
         match self.service.registry().tool(name) {
-            // The SDK calls this method for every call, but uses only the headers of the tool.
+            // The SDK calls this method for every tool call, but uses only the headers that the tool declares.
             Some(tool) if tool.has_headers => Some(tool.definition.clone()),
             Some(tool) if !tool.is_conditional() => None,
-            // If a request cannot see the tool, it calls the tool of the inner handler with the same name.
+            // If the sender of a request cannot see this tool, the request calls the inner handler's tool with the same
+            // name.
             _ => self.service.inner.as_ref()?.tool(name),
         }
     }
@@ -144,8 +149,8 @@ impl ServerHandler for Handler {
         pass(&self.service, &context.extensions)?;
         let registry = self.service.registry();
         let legacy = !is_rounds(&context);
-        // A client that does not follow tasks can receive a waiting result. This result tells the model how to read
-        // the actual result later.
+        // A client that does not support tasks can receive a waiting result. The waiting result tells the model how to
+        // read the actual result later.
         let follows = context.client_capabilities().is_some_and(|declared| declared.supports_tasks());
         let waits = self
             .service
@@ -169,7 +174,7 @@ impl ServerHandler for Handler {
             );
         }
         if legacy {
-            // Before 2026-07-28, an output schema must describe an object.
+            // Before 2026-07-28, the output schema of a tool must describe an object.
             for tool in &mut tools {
                 if tool
                     .output_schema
@@ -181,7 +186,7 @@ impl ServerHandler for Handler {
             }
         }
         if waits {
-            // A tool of the inner handler can have the same name as a hidden tool.
+            // A tool of the inner handler can have the same name as a hidden tool of the registry.
             for tool in &mut tools[..own_count] {
                 let own = registry.tool(&tool.name);
                 if own.is_some_and(|own| own.tasks != TaskPolicy::Never) {
@@ -206,7 +211,7 @@ impl ServerHandler for Handler {
                 None => Err(missing("tool", &request.name, request.request_state.is_some())),
             };
         };
-        // This must happen before any encrypted data is bound to the arguments.
+        // This conversion must happen before the server encrypts data that is bound to the arguments.
         request.arguments = request.arguments.map(|arguments| tool.arguments.present(arguments));
         let client = self.client(context);
         let ask = self.ask_options(tool, &client);
@@ -225,7 +230,7 @@ impl ServerHandler for Handler {
                 ..self.plain_call("tools/call", &request.name, &arguments)
             };
             let used = Use::of(&self.service, &call, &client);
-            // `call` borrows from the request, but the leg takes ownership of the request.
+            // `call` borrows from `request`, but the leg needs to own `request`.
             drop(call);
             let tool = Arc::clone(tool);
             let about = (ask.unwrap_or_default(), self.keep_alive());
@@ -497,8 +502,9 @@ impl ServerHandler for Handler {
     }
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
-        // The SDK acknowledges a subscription before it calls `listen`. The server subscribes to changes here, so that
-        // no change between these two is missed.
+        // The SDK acknowledges a subscription before it calls `listen`. The server subscribes to changes here, before
+        // the acknowledgement. So the subscription does not miss changes between the acknowledgement and the call of
+        // `listen`.
         let mut acknowledging = self.acknowledging.lock().unwrap_or_else(PoisonError::into_inner);
         if acknowledging.len() < ACKNOWLEDGING {
             acknowledging.push_back(self.service.runtime.changes.subscribe());
@@ -607,26 +613,28 @@ impl ServerHandler for Handler {
 }
 
 impl Handler {
-    /// Returns the tasks of the server. The SDK calls the task methods only if the server has declared tasks.
+    /// Returns the tasks of the server. The SDK calls the task methods only if the server has declared that it supports
+    /// tasks.
     fn tasks(&self) -> Result<&Arc<Tasks>, ErrorData> {
         self.service.tasks.as_ref().ok_or_else(tasks_2026::unknown)
     }
 
     pub(super) fn client(&self, context: RequestContext<RoleServer>) -> Client {
-        // A request of MCP 2026-07-28 has no session.
+        // A request of MCP 2026-07-28 does not belong to a session.
         if is_rounds(&context) {
             return Client::new(context).with_connection(self.connection.clone());
         }
-        // The session is created here if it does not exist yet, because a call can arrive before the notification that
-        // begins the session.
+        // The server creates the session here if the session does not exist yet. A call can arrive before the
+        // notification that begins the session.
         let session = self.session(&context.extensions);
         Client::new(context)
             .with_session(Arc::new(session.shared().clone()), session.level())
             .with_connection(self.connection.clone())
     }
 
-    /// Returns `answer` unchanged. If `answer` is an error that asks the user to visit web pages, the session first
-    /// records these elicitations. The client can then be notified when the user has finished on a page.
+    /// Returns `answer` unchanged. If `answer` is an error that asks the user to open web pages, this method first
+    /// records the elicitations of this error in the session. From this record, the server can later notify the client
+    /// when the user has finished on a web page.
     async fn with_pages<T>(&self, answer: Result<T, ErrorData>) -> Result<T, ErrorData> {
         if let (Err(error), Some(session)) = (&answer, self.session.get())
             && let Some(data) = &error.data
@@ -654,8 +662,9 @@ impl Handler {
         }
     }
 
-    /// Returns the settings for questions in a call of `tool`, and the time after which a long call returns. Returns
-    /// `None` if the server has no channels except the client, or if runs of the tool cannot become tasks.
+    /// Returns the settings for questions in a call of `tool`. These settings also state how long a call can take
+    /// before the server returns a waiting result. Returns `None` if only the client can show questions, or if runs of
+    /// `tool` cannot become tasks.
     fn ask_options(&self, tool: &crate::tool::Tool, client: &Client) -> Option<AskOptions> {
         let asking = self.service.asking.as_ref()?;
         if tool.tasks == TaskPolicy::Never {
@@ -674,7 +683,7 @@ impl Handler {
         })
     }
 
-    /// Returns the settings for questions in a call of `tool`, if the tool's runs cannot become tasks.
+    /// Returns the settings for questions in a call of `tool` if runs of `tool` cannot become tasks.
     fn plain_options(&self, tool: &crate::tool::Tool, client: &Client) -> AskOptions {
         match &self.service.asking {
             Some(asking) if asking.checks_client(tool, client) => {
@@ -710,8 +719,8 @@ impl Handler {
     }
 }
 
-/// Returns the error for an item that the server does not have. `is_resumed` is whether the client resumes a run of
-/// the item.
+/// Returns the error for a tool, prompt or resource that the server does not have. `is_resumed` is true if the client
+/// resumes a run of this tool, prompt or resource.
 fn missing(what: &str, name: &str, is_resumed: bool) -> ErrorData {
     let message = if is_resumed {
         format!("the run cannot continue: the server no longer has the {what} `{name}`")
@@ -721,27 +730,31 @@ fn missing(what: &str, name: &str, is_resumed: bool) -> ErrorData {
     ErrorData::invalid_params(message, None)
 }
 
-/// Returns the error for a question of a prompt or resource that would have to wait for the user. Only tools can ask
-/// such questions, because `task_result` returns results of tools only.
+/// Returns the error for a question that a prompt or resource asks and that would have to wait on the server for the
+/// user. Only runs of tools can wait on the server, because `task_result` returns results of tools only.
 fn unasked() -> ErrorData {
-    ErrorData::internal_error("a question of a prompt or a resource cannot wait for an answer", None)
+    ErrorData::internal_error(
+        "a prompt or a resource cannot ask this question: the client does not answer it, and only tools can wait for an answer through another channel; ask the question in a tool",
+        None,
+    )
 }
 
 fn is_rounds(context: &RequestContext<RoleServer>) -> bool {
     crate::run::client::revision(context) == Revision::Rounds
 }
 
-/// Returns the error for a request that the transport rejected before the SDK parsed it.
+/// Returns the error for a request that the transport has rejected before the SDK parses the request.
 fn rejected(request: &CustomRequest) -> ErrorData {
     let error = request.params.clone().and_then(|params| serde_json::from_value(params).ok());
     error.unwrap_or_else(|| ErrorData::invalid_request("the transport rejected the request", None))
 }
 
-/// Returns the error for an unknown method. The SDK also treats a known method with invalid parameters as an unknown
-/// method.
+/// Returns the error for an unknown method. The SDK also passes a known method to this function if the parameters of
+/// the request are invalid.
 pub(super) fn unknown_method(request: &CustomRequest, rounds: bool) -> ErrorData {
     const KNOWN: [&str; 4] = ["tools/call", "prompts/get", "resources/read", "completion/complete"];
-    /// MCP 2026-07-28 has removed these methods. So they are unknown, whether or not their parameters are valid.
+    /// The methods that MCP 2026-07-28 has removed. On MCP 2026-07-28, these methods are unknown, even if their
+    /// parameters are valid.
     const OF_SESSIONS: [&str; 3] = ["logging/setLevel", "resources/subscribe", "resources/unsubscribe"];
     let method = request.method.as_str();
     if KNOWN.contains(&method) || (OF_SESSIONS.contains(&method) && !rounds) {
@@ -750,7 +763,7 @@ pub(super) fn unknown_method(request: &CustomRequest, rounds: bool) -> ErrorData
     ErrorData::new(ErrorCode::METHOD_NOT_FOUND, format!("there is no method `{method}`"), None)
 }
 
-/// Returns one page of a list, and the cursor of the next page.
+/// Returns one page of a list, and the cursor with which the client requests the next page.
 fn paged<T>(
     items: Vec<T>,
     page: Option<PaginatedRequestParams>,

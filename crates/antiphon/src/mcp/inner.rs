@@ -1,4 +1,4 @@
-//! An existing handler of the SDK, which is served together with Antiphon's registry.
+//! An existing SDK handler that the server combines with the tools, prompts and resources of Antiphon's registry.
 
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
@@ -16,7 +16,7 @@ use antiphon_llm::BoxFuture;
 type Reply<'a, T> = BoxFuture<'a, Result<T, ErrorData>>;
 type Context = RequestContext<RoleServer>;
 
-/// The methods of [`ServerHandler`] that Antiphon forwards, as an object-safe trait.
+/// The methods of [`ServerHandler`] that Antiphon forwards to an SDK handler, as an object-safe trait.
 pub(crate) trait DynHandler: Send + Sync {
     fn info(&self) -> ServerConfig;
     fn tool(&self, name: &str) -> Option<Tool>;

@@ -1,4 +1,4 @@
-//! Handles a request that runs one leg of a run, and returns the reply.
+//! Handles requests that start or resume a run. Each request runs one leg and returns its reply.
 
 use std::{
     collections::BTreeSet,
@@ -33,38 +33,38 @@ use crate::{
     telemetry::{How, LegSpan, Outcome},
 };
 
-/// A request that runs a function of the author.
+/// A request that runs a function of the author: a tool, a prompt or a resource.
 #[derive(Debug)]
 pub(super) struct Call<'a> {
     pub(super) method: &'static str,
     pub(super) name: &'a str,
-    /// The arguments as the client sent them. If the client repeats the request, it must send the same arguments.
+    /// The arguments as the client sent them. The server compares these arguments if the client repeats the request.
     pub(super) arguments: &'a Value,
     pub(super) responses: Option<InputResponses>,
     pub(super) state: Option<&'a str>,
     pub(super) timeout: Option<Duration>,
-    /// The tool's own quota, if it has one.
+    /// The quota of the tool, if the tool has its own quota.
     pub(super) quota: Option<Quota>,
     pub(super) keep_alive: Option<Duration>,
     pub(super) declared: Option<Arc<BTreeSet<String>>>,
     pub(super) ask: AskOptions,
 }
 
-/// The reply of a leg.
+/// The reply that the client receives after a leg.
 #[derive(Debug)]
 pub(super) enum Reply<T> {
     Done(Result<T>, Revision, Option<Value>),
     InputRequired(InputRequiredResult),
-    /// The run waits for an answer through another channel than the client. The run continues as a task.
+    /// The run waits for an answer that does not come through the client, and continues as a task.
     Waits(Box<TaskView>),
 }
 
-/// Runs `function` until it returns or asks a question. `check` validates the output.
+/// Runs `function` until the function returns or asks a question. `check` validates the output of the function.
 ///
 /// # Errors
 ///
-/// Returns an error if the request itself is not valid. If the function returns an error, this error is part of the
-/// reply.
+/// Returns an error if the request itself is invalid. If `function` returns an error, `invoke` returns a reply that
+/// contains this error.
 pub(super) async fn invoke<T: Returned>(
     service: &Arc<Service>,
     call: Call<'_>,
@@ -96,7 +96,7 @@ pub(super) async fn invoke<T: Returned>(
     let mut future = function.call(&ctx, arguments);
     let result = match run_leg(&run, future.as_mut(), pace, run.client.cancelled().cancelled(), check).await {
         Leg::Done(result) => result,
-        // Only the leg of a task can be stopped.
+        // Only a leg of a task can be stopped, and this leg does not belong to a task.
         Leg::Stopped(_) => Err(Error::new(ErrorKind::Cancelled)),
         Leg::Waits { suspension, due } if waits_elsewhere(&run, &suspension) => {
             match wait_elsewhere(service, &run, (name, sent, None), suspension, due).await {
@@ -121,17 +121,17 @@ pub(super) async fn invoke<T: Returned>(
     Ok(Reply::Done(result, revision, trace))
 }
 
-/// The caller of an admitted request, and the request's slot among the requests in flight.
+/// The caller of an admitted request, and the slot that the request occupies.
 pub(super) struct Admitted {
     principal: Option<String>,
     place: Admission,
 }
 
-/// Admits a call.
+/// Admits a call of a function.
 ///
 /// # Errors
 ///
-/// Returns an error if the call exceeds a limit.
+/// Returns an error if the call would exceed a limit.
 pub(super) async fn admit(
     service: &Service,
     call: &Call<'_>,
@@ -142,15 +142,15 @@ pub(super) async fn admit(
     Ok(Admitted { principal, place })
 }
 
-/// Starts or resumes the run of a request. Returns the run, and the binding of its sealed states. The binding is
-/// computed only when it is needed, because most calls have no sealed state.
+/// Starts or resumes the run of a request. Returns the run, and the binding with which the server encrypts the
+/// `requestState` of the run. Most calls never use this binding, so the server computes the binding only on demand.
 ///
-/// `invalid` is the error if the arguments are not valid. This function returns the error after it has decrypted the
-/// sealed state of the request, but before it counts the run as started.
+/// If the arguments are not valid, `invalid` contains the error. `begin` returns this error after `begin` has decrypted
+/// the `requestState`, but before `begin` counts the run as started.
 ///
 /// # Errors
 ///
-/// Returns an error if the server cannot decrypt the sealed state of the request.
+/// Returns an error if the server cannot decrypt the `requestState` of the request.
 pub(super) async fn begin<'a>(
     service: &'a Arc<Service>,
     call: Call<'a>,
@@ -186,7 +186,7 @@ pub(super) async fn begin<'a>(
     Ok(Ok((run, binding)))
 }
 
-/// Returns the replay machine for the function. Returns `None` if the call has no sealed state and no answers.
+/// Returns the replay machine for the function. Returns `None` if the call contains no `requestState` and no answers.
 fn machine(journal: Option<Journal>, responses: Option<InputResponses>, ask: AskOptions) -> Option<Machine> {
     let fits: fn(&Value, &Value) -> bool = if ask.watches_client() { fits_with_content } else { fits };
     (journal.is_some() || responses.is_some()).then(|| {
@@ -199,16 +199,16 @@ fn machine(journal: Option<Journal>, responses: Option<InputResponses>, ask: Ask
     })
 }
 
-/// Returns a name for the client. Under this name, the server remembers that the client does not show questions.
-/// Returns `None` for unauthenticated callers over streamable HTTP, because one of them could otherwise affect the
-/// questions to the others.
+/// Returns the name under which the server records that a client does not show questions. Returns `None` for
+/// unauthenticated callers over streamable HTTP. With a shared name, one of these callers could affect the questions to
+/// the other callers.
 fn client_key(client: &Client, principal: Option<&str>) -> Option<String> {
     let (kind, user) = client.user(principal)?;
     Some(digest(&[kind, user, &client.program().unwrap_or_default()]))
 }
 
-/// Removes empty answers that arrived faster than a user could answer. The client itself created such answers. Returns
-/// whether any answers were removed.
+/// Removes empty answers that arrived faster than a user can answer. The client itself created such an answer, without
+/// showing the question. Returns `true` if this function removed an answer.
 fn drop_quick(
     service: &Service,
     ask: AskOptions,
@@ -216,7 +216,8 @@ fn drop_quick(
     responses: &mut Option<InputResponses>,
 ) -> bool {
     let (Some(journal), Some(responses)) = (journal, responses) else { return false };
-    // Only the process that sent the question knows the time of sending, because the clocks of replicas differ.
+    // The clocks of replicas differ. So only the process that sent the question can determine how fast the answer
+    // arrived.
     if !ask.watches_client() {
         return false;
     }
@@ -230,16 +231,17 @@ fn drop_quick(
     responses.len() < before
 }
 
-/// The kinds of forms. An empty answer has a different meaning for each kind.
+/// The name for forms with fields. An empty answer to a form with fields has a different meaning than an empty answer
+/// to a form without fields.
 const FIELDS: &str = "fields";
 const NO_FIELDS: &str = "none";
 
-/// Returns a name for a form. Under this name, the server remembers when it sent the form.
+/// Returns the name under which the server records the time at which it sent a form.
 fn asked_key(journal: &Journal, key: &str, kind: &str) -> String {
     format!("{}/{}/{kind}/{key}", journal.run, journal.round)
 }
 
-/// Remembers the time at which the forms of a round were sent.
+/// Records the time at which the server sent the forms of a round.
 fn remember_forms(run: &Run, journal: &Journal, requests: &[(String, Value)]) {
     if !run.ask.watches_client() {
         return;
@@ -251,12 +253,12 @@ fn remember_forms(run: &Run, journal: &Journal, requests: &[(String, Value)]) {
     }
 }
 
-/// Returns whether the user must answer all open questions of the run through channels other than the client.
+/// Returns `true` if the user must answer all open questions of the run through channels other than the client.
 pub(super) fn waits_elsewhere(run: &Run, suspension: &Suspension) -> bool {
     !suspension.asks.is_empty() && suspension.asks.values().all(|request| run.is_asked_elsewhere(request))
 }
 
-/// Stores a run that waits for an answer through another channel than the client. The run continues as a task.
+/// Stores a run that waits for an answer that does not come through the client. The run continues as a task.
 pub(super) async fn wait_elsewhere(
     service: &Service,
     run: &Run,
@@ -265,11 +267,13 @@ pub(super) async fn wait_elsewhere(
     due: Option<u64>,
 ) -> Result<TaskView> {
     let Some(tasks) = &service.tasks else {
-        return Err(Error::misuse("a server that asks through other channels needs tasks"));
+        return Err(Error::misuse(
+            "the server cannot ask the user in the app form or on the answer page, because tasks are off; configure `ServerBuilder::with_tasks`",
+        ));
     };
     let asks = suspension.asks.into_iter().map(|(key, request)| (key.to_string(), request)).collect();
     let mut new = NewTask::handed_over(tool, arguments.clone(), run);
-    // The client does not show questions, so the task must not use the client as a channel.
+    // The client does not show questions. So the task must not send its questions to the client.
     new.channels = new.channels.without_client();
     new.journal = Some(suspension.journal);
     new.asks = asks;
@@ -281,12 +285,12 @@ pub(super) async fn wait_elsewhere(
     Ok(view)
 }
 
-/// The error message for every sealed state that the server cannot decrypt. The message is always the same, so an
-/// attacker who forges a sealed state learns nothing from it.
+/// The error message for every `requestState` that the server cannot decrypt. The message is always the same. So an
+/// attacker who forges a `requestState` learns nothing from the message.
 const REFUSED: &str = "Invalid or expired requestState";
 
-/// Rejects a sealed state. Only the log contains the reason. The log does not contain the call, because the URI of a
-/// resource can be private.
+/// Returns the error for a rejected `requestState`. Only the log contains the reason. The log does not contain the
+/// call, because the URI of a resource can be private.
 pub(super) fn refuse(service: &Service, reason: &'static str) -> ErrorData {
     service.runtime.recorder.seal_refused(reason);
     tracing::info!(reason, "a requestState was refused");
@@ -311,7 +315,8 @@ pub(super) async fn input_required(
 ) -> Result<InputRequiredResult> {
     let trace = run.trace_of(&suspension);
     let Suspension { journal, asks } = suspension;
-    // Questions for another channel are not sent now. They wait until the client has answered its own questions.
+    // The server does not yet send questions that use another channel than the client. These questions wait until the
+    // client has answered its own questions.
     let asks = asks.into_iter().filter(|(_, request)| !run.is_asked_elsewhere(request));
     let runtime = &run.runtime;
     let limit = runtime.limits.max_rounds;

@@ -1,4 +1,4 @@
-//! A handler that passes every request through the author's tower layers.
+//! A handler that passes each request through the tower layers that the author has added.
 
 use std::{borrow::Cow, ops::Deref, sync::Arc, time::Duration};
 
@@ -31,11 +31,11 @@ use crate::{
     run::client::{Connection, revision},
 };
 
-/// A [`Handler`] whose requests pass through the layers of the server.
+/// A [`Handler`] whose requests first pass through the layers of the server.
 pub(crate) enum Layered {
-    /// The server has no layers. Each request goes directly to the handler.
+    /// The server has no layers, so each request goes directly to the handler.
     Direct(Handler),
-    /// The server has layers. All requests that pass through the layers share the handler.
+    /// The server has layers. After the layers, all requests go to the same handler.
     Layers(Arc<Handler>, Next),
 }
 
@@ -49,7 +49,7 @@ impl Layered {
         }
     }
 
-    /// Sets the connection that the handler serves. Default: none.
+    /// Sets the connection from which the handler receives its requests. Default: none.
     pub(crate) fn with_connection(mut self, connection: Connection) -> Self {
         let handler = match &mut self {
             Self::Direct(handler) => handler,
@@ -59,9 +59,9 @@ impl Layered {
         self
     }
 
-    /// Passes a request through the layers, if the server has layers. Otherwise calls `direct`. The future of `direct`
-    /// is neither boxed nor wrapped. `params` converts the request for the layers, and `result` converts the response
-    /// of the layers.
+    /// If the server has layers, passes a request through the layers. `params` converts the request for the layers, and
+    /// `result` converts the response of the layers. If the server has no layers, this method calls `direct` and
+    /// returns its future without a box or a wrapper.
     fn pass<'a, P, T, F>(
         &'a self,
         request: P,
@@ -101,13 +101,13 @@ fn to_request(handler: &Arc<Handler>, params: Params, context: RequestContext<Ro
     Request::new(handler, principal, params, context)
 }
 
-/// Passes a request through the layers. Returns the result of the request's method.
+/// Passes a request through the layers, and extracts the result with `result` from the response of the layers.
 async fn run<T>(layers: &Next, request: Request, result: fn(Response) -> Option<T>) -> Result<T, ErrorData> {
     let response = layers.clone().run(request).await?;
     result(response).ok_or_else(other_method)
 }
 
-/// Returns the result of a method whose result contains no data.
+/// Returns the result of a method whose response contains no data.
 #[expect(clippy::needless_pass_by_value, reason = "the same signature for all methods")]
 fn empty(response: Response) -> Option<()> {
     matches!(response, Response::Empty).then_some(())
@@ -124,7 +124,7 @@ impl Dispatch for Handler {
     }
 }
 
-/// Passes a request to the handler, after the request has passed all layers.
+/// Passes a request to the handler after the request has passed through all layers.
 async fn dispatch(
     handler: Arc<Handler>,
     params: Params,
@@ -187,12 +187,13 @@ async fn dispatch(
         (Params::Custom(request), _) => {
             handler.on_custom_request(request, context).await.map(Response::Custom)
         }
-        // A layer has replaced the parameters of another method with the parameters of a subscription.
+        // A layer has put subscription parameters into a request of another method.
         (Params::Listen(_), _) => Err(other_method()),
     }
 }
 
-/// Returns the original `tools/call` request with its `task`. Its parameters contain the changes of the layers.
+/// Returns the original `tools/call` request with its `task` field. The returned request contains the tool name and the
+/// arguments as the layers have changed them.
 fn as_task(mut request: CustomRequest, params: CallToolRequestParams) -> CustomRequest {
     if let Some(Value::Object(sent)) = &mut request.params {
         sent.insert("name".into(), params.name.into_owned().into());
@@ -204,21 +205,21 @@ fn as_task(mut request: CustomRequest, params: CallToolRequestParams) -> CustomR
     request
 }
 
-/// Returns the error for a layer that has changed the method of a request, or has returned the result of another
-/// method.
+/// Returns the error for two mistakes of a layer: the layer changed the method of a request, or the layer returned the
+/// result of another method.
 fn other_method() -> ErrorData {
     tracing::error!("a layer of the server returned the response of another method");
     ErrorData::internal_error("the request failed", None)
 }
 
-/// Passes a request that the SDK does not parse through the layers.
+/// Passes a request through the layers if the SDK does not parse the parameters of this request.
 async fn run_custom(
     handler: &Arc<Handler>,
     layers: &Next,
     request: CustomRequest,
     context: RequestContext<RoleServer>,
 ) -> Result<CustomResult, ErrorData> {
-    // The transport renames MCP 2025-11-25 requests that the SDK does not support.
+    // The transport renames those MCP 2025-11-25 requests that the SDK does not support.
     let legacy = tasks_2025::Method::of(&request.method);
     let request = match legacy.filter(|_| revision(&context) != Revision::Rounds) {
         Some(tasks_2025::Method::Tools) => {
@@ -244,7 +245,8 @@ async fn run_custom(
     .await
 }
 
-/// Implements handler methods. The parameters and results of these methods are variants of `Params` and `Response`.
+/// Implements methods of the handler. The parameters and the result of each method have a variant in `Params` and in
+/// `Response`.
 macro_rules! layered {
     ($($variant:ident: fn $name:ident($params:ty) -> $result:ty;)*) => {
         $(fn $name(
@@ -260,7 +262,7 @@ macro_rules! layered {
     };
 }
 
-/// Implements handler methods whose results contain no data.
+/// Implements methods of the handler whose results contain no data.
 macro_rules! empty {
     ($($variant:ident: fn $name:ident($params:ty);)*) => {
         $(fn $name(
@@ -273,8 +275,8 @@ macro_rules! empty {
     };
 }
 
-// This implementation must contain every method. If a method is missing, the SDK uses its default implementation
-// instead of the handler.
+// This implementation must contain every method of the trait. If a method is missing, the SDK uses the default
+// implementation of the method and does not call the handler.
 impl ServerHandler for Layered {
     layered! {
         CallTool: fn call_tool(CallToolRequestParams) -> CallToolResponse;

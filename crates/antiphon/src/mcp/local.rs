@@ -1,4 +1,4 @@
-//! Tool calls without a client. The program that contains the server makes these calls.
+//! Tool calls without a client. The program in which the server runs makes these calls.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use crate::{
     tool::{ToolCall, ToolOutput, ToolResult},
 };
 
-/// Runs a tool without a client. This function is not `async`. Otherwise, each program with a server would compile the
-/// future again.
+/// Runs a tool without a client. If this function were `async`, the compiler would compile its future again for each
+/// program that contains a server.
 pub(crate) fn call(service: &Arc<Service>, call: ToolCall) -> BoxFuture<'_, ToolResult> {
     Box::pin(execute(service, call))
 }
@@ -49,9 +49,9 @@ async fn execute(service: &Arc<Service>, call: ToolCall) -> ToolResult {
     let check = |output: &ToolOutput| tool.check_output(output);
     let output = match invoke(service, leg, client, &tool.call, taken, check).await {
         Ok(Reply::Done(result, ..)) => result,
-        Ok(Reply::InputRequired(_) | Reply::Waits(_)) => {
-            Err(Error::misuse("the tool sent a question, but it was called without a client"))
-        }
+        Ok(Reply::InputRequired(_) | Reply::Waits(_)) => Err(Error::misuse(
+            "the tool cannot ask a question: the program called the tool with `Server::call_tool`, so the call has no client",
+        )),
         Err(refused) => Err(Error::tool(refused.message)),
     };
     ToolResult::new(&call, output.unwrap_or_else(|error| ToolOutput::error(format!("{error:#}"))))

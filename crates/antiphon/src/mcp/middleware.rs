@@ -1,4 +1,5 @@
-//! Tower layers around MCP requests: the requests, the responses, and the services for these layers.
+//! Tower layers around MCP requests. This module contains the requests, the responses and the services for these
+//! layers.
 
 use std::{
     fmt,
@@ -24,7 +25,7 @@ use serde_json::{Map, Value};
 use tower_layer::Layer;
 use tower_service::Service;
 
-/// An MCP request, in the form in which layers receive it. See [`ServerBuilder::layer`](crate::ServerBuilder::layer).
+/// An MCP request in the form that a layer receives. See [`ServerBuilder::layer`](crate::ServerBuilder::layer).
 ///
 /// ```
 /// use antiphon::middleware::{Params, Request};
@@ -45,7 +46,7 @@ pub struct Request {
     pub(super) origin: Origin,
 }
 
-/// The handler that receives a request after all layers.
+/// The handler that receives a request after the request has passed through all layers.
 pub(super) trait Dispatch: Send + Sync {
     fn dispatch(
         self: Arc<Self>,
@@ -55,57 +56,59 @@ pub(super) trait Dispatch: Send + Sync {
     ) -> Reply;
 }
 
-/// The original message of a request, if the handler needs more than the parameters.
+/// The original message of a request, for handlers that need more than the parsed parameters.
 pub(super) enum Origin {
     Typed,
-    /// An MCP 2025-11-25 call with a `task`. The SDK does not support such a call.
+    /// An MCP 2025-11-25 `tools/call` with a `task` field, which the SDK does not support.
     CallAsTask(CustomRequest),
     Listen(Box<SubscriptionContext>),
 }
 
-/// The parameters of an MCP request. Each variant belongs to one method.
+/// The parameters of an MCP request. There is one variant for each MCP method.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Params {
-    /// `initialize`, of MCP 2025-11-25 and earlier.
+    /// The parameters of `initialize`, a method of MCP 2025-11-25 and earlier.
     Initialize(Box<InitializeRequestParams>),
-    /// `server/discover`, of MCP 2026-07-28.
+    /// The method `server/discover` of MCP 2026-07-28, which has no parameters.
     Discover,
-    /// `ping`.
+    /// The method `ping`, which has no parameters.
     Ping,
-    /// `tools/list`.
+    /// The parameters of `tools/list`.
     ListTools(Option<PaginatedRequestParams>),
-    /// `tools/call`. For an MCP 2025-11-25 call with a `task`, the response is [`Response::Custom`] with the task.
+    /// The parameters of `tools/call`. If an MCP 2025-11-25 call has a `task` field, the response is
+    /// [`Response::Custom`] with the created task.
     CallTool(CallToolRequestParams),
-    /// `prompts/list`.
+    /// The parameters of `prompts/list`.
     ListPrompts(Option<PaginatedRequestParams>),
-    /// `prompts/get`.
+    /// The parameters of `prompts/get`.
     GetPrompt(GetPromptRequestParams),
-    /// `resources/list`.
+    /// The parameters of `resources/list`.
     ListResources(Option<PaginatedRequestParams>),
-    /// `resources/templates/list`.
+    /// The parameters of `resources/templates/list`.
     ListResourceTemplates(Option<PaginatedRequestParams>),
-    /// `resources/read`.
+    /// The parameters of `resources/read`.
     ReadResource(ReadResourceRequestParams),
-    /// `resources/subscribe`, of MCP 2025-11-25.
+    /// The parameters of `resources/subscribe`, a method of MCP 2025-11-25.
     Subscribe(SubscribeRequestParams),
-    /// `resources/unsubscribe`, of MCP 2025-11-25.
+    /// The parameters of `resources/unsubscribe`, a method of MCP 2025-11-25.
     Unsubscribe(UnsubscribeRequestParams),
-    /// `subscriptions/listen`, of MCP 2026-07-28. The filter is already acknowledged, so changing it has no effect.
-    /// The response is returned when the subscription ends.
+    /// The parameters of `subscriptions/listen`, a method of MCP 2026-07-28. The SDK has already acknowledged the
+    /// filter of the subscription, so a layer cannot change this filter. The server returns the response when the
+    /// subscription ends.
     Listen(SubscriptionFilter),
-    /// `completion/complete`.
+    /// The parameters of `completion/complete`.
     Complete(CompleteRequestParams),
-    /// `logging/setLevel`, of MCP 2025-11-25.
+    /// The parameters of `logging/setLevel`, a method of MCP 2025-11-25.
     SetLevel(SetLevelRequestParams),
-    /// `tasks/get`, of MCP 2026-07-28.
+    /// The parameters of `tasks/get`, a method of MCP 2026-07-28.
     GetTask(GetTaskParams),
-    /// `tasks/update`, of MCP 2026-07-28.
+    /// The parameters of `tasks/update`, a method of MCP 2026-07-28.
     UpdateTask(UpdateTaskParams),
-    /// `tasks/cancel`, of MCP 2026-07-28.
+    /// The parameters of `tasks/cancel`, a method of MCP 2026-07-28.
     CancelTask(CancelTaskParams),
-    /// Any other request, including the task methods of MCP 2025-11-25. [`Request::method`] returns the name of the
-    /// method.
+    /// The parameters of any other request, including the task methods of MCP 2025-11-25. [`Request::method`] returns
+    /// the name of the method.
     Custom(CustomRequest),
 }
 
@@ -119,26 +122,26 @@ pub enum Response {
     Discover(Box<DiscoverResult>),
     /// The result of `tools/list`.
     ListTools(ListToolsResult),
-    /// The result of `tools/call`: a tool result, questions (MCP 2026-07-28), or a task.
+    /// The result of `tools/call`: a tool result, a list of questions (MCP 2026-07-28), or a task.
     CallTool(CallToolResponse),
     /// The result of `prompts/list`.
     ListPrompts(ListPromptsResult),
-    /// The result of `prompts/get`: messages or questions.
+    /// The result of `prompts/get`: the messages of the prompt, or a list of questions.
     GetPrompt(GetPromptResponse),
     /// The result of `resources/list`.
     ListResources(ListResourcesResult),
     /// The result of `resources/templates/list`.
     ListResourceTemplates(ListResourceTemplatesResult),
-    /// The result of `resources/read`: contents or questions.
+    /// The result of `resources/read`: the contents of the resource, or a list of questions.
     ReadResource(ReadResourceResponse),
     /// The result of `completion/complete`.
     Complete(CompleteResult),
     /// The result of `tasks/get`.
     GetTask(Box<GetTaskResult>),
-    /// The result of a [`Params::Custom`] request, and of an MCP 2025-11-25 call with a `task`.
+    /// The result of a [`Params::Custom`] request, and the result of an MCP 2025-11-25 call with a `task` field.
     Custom(CustomResult),
-    /// The result of all other methods. These methods return no data: `ping`, `logging/setLevel`,
-    /// `resources/subscribe`, `resources/unsubscribe`, `subscriptions/listen`, `tasks/update` and `tasks/cancel`.
+    /// The result of the methods that return no data: `ping`, `logging/setLevel`, `resources/subscribe`,
+    /// `resources/unsubscribe`, `subscriptions/listen`, `tasks/update` and `tasks/cancel`.
     Empty,
 }
 
@@ -153,7 +156,7 @@ impl Request {
         Self { params, extensions, principal, context, handler, origin: Origin::Typed }
     }
 
-    /// Returns the name of the method, for example `tools/call`.
+    /// Returns the name of the MCP method, for example `tools/call`.
     pub fn method(&self) -> &str {
         match &self.params {
             Params::Initialize(_) => "initialize",
@@ -174,7 +177,7 @@ impl Request {
             Params::GetTask(_) => "tasks/get",
             Params::UpdateTask(_) => "tasks/update",
             Params::CancelTask(_) => "tasks/cancel",
-            // Inside the server, the task methods of MCP 2025-11-25 have this prefix.
+            // Inside the server, the names of the MCP 2025-11-25 task methods have this prefix.
             Params::Custom(custom) => custom.method.strip_prefix("antiphon/").unwrap_or(&custom.method),
         }
     }
@@ -184,13 +187,14 @@ impl Request {
         &self.params
     }
 
-    /// Returns the parameters of the request as a mutable reference. Do not replace the variant, because the client
-    /// expects the result of the method that it called.
+    /// Returns the parameters of the request as a mutable reference. Do not replace the variant. The client expects the
+    /// result of the method that the client called.
     ///
     /// # Replay
     ///
-    /// The sealed state of a run is bound to the tool name and the arguments after your change. So change all requests
-    /// of a run in the same way. Otherwise, the server rejects the sealed state.
+    /// The server binds the `requestState` of a run to the tool name and the arguments that your layer sets. So your
+    /// layer must change all requests of a run in the same way. If the tool name or the arguments differ between two
+    /// requests of a run, the server rejects the `requestState`.
     pub fn params_mut(&mut self) -> &mut Params {
         &mut self.params
     }
@@ -200,7 +204,7 @@ impl Request {
         self.context.id.to_string()
     }
 
-    /// Returns the protocol revision of the request, for example `2026-07-28`.
+    /// Returns the MCP version of the request, for example `2026-07-28`.
     pub fn protocol_version(&self) -> Option<String> {
         self.context.protocol_version().map(|version| version.to_string())
     }
@@ -210,24 +214,26 @@ impl Request {
         &self.context.meta.0.0
     }
 
-    /// Returns the principal: the name of the authenticated caller. See [`Ctx::principal`](crate::Ctx::principal).
+    /// Returns the principal, which is the name of the authenticated caller. See
+    /// [`Ctx::principal`](crate::Ctx::principal).
     pub fn principal(&self) -> Option<&str> {
         self.principal.as_deref()
     }
 
-    /// Returns the identity of the caller: the principal and its scopes. See [`Ctx::identity`](crate::Ctx::identity).
+    /// Returns the identity of the caller, which consists of the principal and its scopes. See
+    /// [`Ctx::identity`](crate::Ctx::identity).
     pub fn identity(&self) -> Option<&antiphon_transport::identity::Identity> {
         self.context.extensions.get::<http::request::Parts>()?.extensions.get()
     }
 
-    /// Returns the headers of the HTTP request. Returns `None` if the request did not use HTTP. See
+    /// Returns the headers of the HTTP request. Returns `None` if the client did not send the request over HTTP. See
     /// [`Ctx::headers`](crate::Ctx::headers).
     pub fn headers(&self) -> Option<&http::HeaderMap> {
         Some(&self.context.extensions.get::<http::request::Parts>()?.headers)
     }
 
-    /// Returns whether the request resumes a run. Such a request contains the sealed state from an earlier response.
-    /// Only requests of MCP 2026-07-28 can resume a run.
+    /// Returns `true` if the request resumes a run. Such a request contains the `requestState` from an earlier
+    /// response. Only requests of MCP 2026-07-28 can resume a run.
     pub fn is_resumed(&self) -> bool {
         match &self.params {
             Params::CallTool(params) => params.request_state.is_some(),
@@ -237,18 +243,19 @@ impl Request {
         }
     }
 
-    /// Returns the values that layers have added to the request.
+    /// Returns the values that layers have added to the request. To add a value, use
+    /// [`extensions_mut`](Self::extensions_mut).
     pub fn extensions(&self) -> &http::Extensions {
         &self.extensions
     }
 
-    /// Returns the values that layers have added to the request, as a mutable reference. Tools read these values with
-    /// [`Ctx::extension`](crate::Ctx::extension).
+    /// Returns a mutable reference to the values that layers have added to the request. A layer can add a value here,
+    /// and tools can read this value with [`Ctx::extension`](crate::Ctx::extension).
     pub fn extensions_mut(&mut self) -> &mut http::Extensions {
         &mut self.extensions
     }
 
-    /// Passes the request to the handler.
+    /// Passes the request to the handler of the server.
     fn dispatch(self) -> Reply {
         let Self { params, extensions, mut context, handler, origin, principal: _ } = self;
         if !extensions.is_empty() {
@@ -267,16 +274,17 @@ impl fmt::Debug for Request {
     }
 }
 
-/// The boxed error of a layer's service. It can be an [`ErrorData`] or any other error.
+/// The boxed error that the service of a layer returns. The error can be an [`ErrorData`] or any other error type.
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 pub(super) type Reply = BoxFuture<'static, Result<Response, ErrorData>>;
 
-/// The next service. It contains the layers that were added later, and then the server.
+/// The service to which a layer passes requests. This next service consists of the layers that were added later, and
+/// the server.
 #[derive(Clone)]
 pub struct Next(Box<dyn Stack>);
 
-/// A service without type parameters, which can be cloned from a shared reference.
+/// A layer's service without type parameters. The service can be cloned through a shared reference.
 trait Stack: Send + Sync {
     fn clone_box(&self) -> Box<dyn Stack>;
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ErrorData>>;
@@ -290,12 +298,12 @@ impl Clone for Box<dyn Stack> {
 }
 
 impl Next {
-    /// Creates the innermost service. It calls the handler.
+    /// Creates the service after all layers, which calls the handler.
     pub(crate) fn innermost() -> Self {
         Self(Box::new(Innermost))
     }
 
-    /// Erases the type of a service.
+    /// Wraps a service, so that the type of the service is no longer visible.
     pub(crate) fn new<S>(service: S) -> Self
     where
         S: Service<Request, Response = Response> + Clone + Send + Sync + 'static,
@@ -305,11 +313,11 @@ impl Next {
         Self(Box::new(Erased(service)))
     }
 
-    /// Passes the request to the next service, and returns the response.
+    /// Passes the request to the next service, and returns the response of this service.
     ///
     /// # Errors
     ///
-    /// Returns the MCP error of the next service, if this service rejected the request.
+    /// Returns an MCP error if the next service rejects the request.
     pub async fn run(mut self, request: Request) -> Result<Response, ErrorData> {
         poll_fn(|cx| self.0.poll_ready(cx)).await?;
         self.0.call(request).await
@@ -336,7 +344,7 @@ impl fmt::Debug for Next {
     }
 }
 
-/// A service of a layer, before its type is erased.
+/// The service of a layer, for which [`Next`] hides the type.
 #[derive(Clone)]
 struct Erased<S>(S);
 
@@ -360,7 +368,8 @@ where
     }
 }
 
-/// Converts the error of a layer. If the error is not an MCP error, only the log contains it.
+/// Converts the error of a layer into an MCP error. If the layer's error is not an MCP error, the client does not
+/// receive its text, and only the log contains this text.
 fn to_error_data(error: impl Into<BoxError>) -> ErrorData {
     match error.into().downcast::<ErrorData>() {
         Ok(error) => *error,
@@ -374,7 +383,7 @@ fn to_error_data(error: impl Into<BoxError>) -> ErrorData {
     }
 }
 
-/// The service that receives a request after all layers.
+/// The service that receives a request after the request has passed through all layers.
 #[derive(Clone, Copy)]
 struct Innermost;
 
@@ -392,8 +401,8 @@ impl Stack for Innermost {
     }
 }
 
-/// Creates a layer from an async function. The function receives the request and the next service, and returns the
-/// response. Call [`Next::run`] to pass the request to the next service.
+/// Creates a layer from an async function. The function receives a request and the next service, and returns a
+/// response. To pass the request to the next service, call [`Next::run`].
 ///
 /// # Examples
 ///
@@ -423,7 +432,7 @@ where
     FromFn { function }
 }
 
-/// The layer that [`from_fn`] creates.
+/// The layer that [`from_fn`] creates from an async function.
 #[derive(Clone, Copy)]
 pub struct FromFn<F> {
     function: F,
@@ -443,7 +452,7 @@ impl<F> fmt::Debug for FromFn<F> {
     }
 }
 
-/// The service of the layer that [`from_fn`] creates.
+/// The service of the layer that [`from_fn`] creates from an async function.
 #[derive(Clone)]
 pub struct FromFnService<F> {
     function: F,
@@ -460,7 +469,7 @@ where
     type Future = Fut;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ErrorData>> {
-        // `Next::run` waits until the next service is ready.
+        // This service is always ready, because `Next::run` waits until the next service is ready.
         Poll::Ready(Ok(()))
     }
 

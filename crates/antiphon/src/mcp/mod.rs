@@ -1,4 +1,4 @@
-//! Handles MCP requests, with the SDK's service types.
+//! Handles MCP requests with the service types of the SDK.
 
 mod admit;
 mod describe;

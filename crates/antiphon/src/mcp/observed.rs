@@ -1,4 +1,4 @@
-//! A handler that adds telemetry to every request.
+//! A handler that records telemetry for each request.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -26,10 +26,10 @@ use crate::{
     telemetry::{About, Ended, RequestSpan},
 };
 
-/// A handler that records every request in spans and metrics.
+/// A handler that records each request in spans and metrics.
 pub(crate) struct Observed(Layered);
 
-/// The details of a request, in addition to its method.
+/// The details that telemetry records about a request, in addition to the method.
 #[derive(Default)]
 struct What {
     name: Option<String>,
@@ -43,12 +43,12 @@ impl Observed {
         Self(Layered::new(service, session_idle))
     }
 
-    /// Sets the connection that the handler serves. Default: none.
+    /// Sets the connection from which the handler receives its requests. Default: none.
     pub(crate) fn with_connection(self, connection: Connection) -> Self {
         Self(self.0.with_connection(connection))
     }
 
-    /// Records a request that has no further details.
+    /// Records a request. Telemetry needs only the method of this request.
     fn told<'a, T, F>(
         &'a self,
         method: &'static str,
@@ -63,7 +63,8 @@ impl Observed {
     }
 
     /// Records a request. The returned future is boxed, because the SDK moves the future of a request several times
-    /// before it starts. Without the box, each of these futures would be as large as the future of the largest method.
+    /// before the future starts. Without the box, the future of each request would be as large as the largest future of
+    /// any method.
     fn told_of<'a, T, F>(
         &'a self,
         method: &'static str,
@@ -101,7 +102,7 @@ impl Observed {
         })
     }
 
-    /// Starts the span of a request. Returns `None` if no telemetry is recorded.
+    /// Starts the span of a request. Returns `None` if the server records no telemetry.
     fn operation(
         &self,
         method: &'static str,
@@ -124,19 +125,19 @@ impl Observed {
         RequestSpan::begin(&self.0.service.runtime.recorder, &about)
     }
 
-    /// Returns the details of a request. If telemetry is off, `find` is not called.
+    /// Returns the details of a request. If telemetry is off, this method does not call `find`.
     fn what(&self, find: impl FnOnce() -> What) -> What {
         if self.0.service.runtime.recorder.is_on() { find() } else { What::default() }
     }
 
-    /// Returns the name of a tool if the tool is registered. Clients can send any other name, and each name would
-    /// create a new metric series.
+    /// Returns the name of a registered tool. Returns `None` for all other names. Clients can send arbitrary names, and
+    /// each name would create a new metric series.
     fn tool(&self, name: &str) -> Option<String> {
         self.0.service.registry().tool(name).map(|tool| tool.name().to_owned())
     }
 }
 
-/// Implements handler methods whose requests have no details.
+/// Implements handler methods. Telemetry needs only the method of these requests.
 macro_rules! told {
     ($($method:literal: fn $name:ident($params:ty) -> $result:ty;)*) => {
         $(fn $name(
@@ -149,8 +150,8 @@ macro_rules! told {
     };
 }
 
-// This implementation must contain every method. If a method is missing, the SDK uses its default implementation
-// instead of the handler.
+// This implementation must contain every method of the trait. If a method is missing, the SDK uses the default
+// implementation of the method and does not call the handler.
 impl ServerHandler for Observed {
     told! {
         "initialize": fn initialize(InitializeRequestParams) -> InitializeResult;
@@ -240,7 +241,7 @@ impl ServerHandler for Observed {
         self.told_of("resources/read", &what, context, work, |_| None)
     }
 
-    // Handles calls with a `task`, and the 2025-11-25 requests that the transport has renamed.
+    // Handles calls with a `task` field, and the MCP 2025-11-25 requests that the transport has renamed.
     fn on_custom_request(
         &self,
         request: CustomRequest,
@@ -256,7 +257,7 @@ impl ServerHandler for Observed {
         self.told_of(method, &what, context, work, |_| None)
     }
 
-    // Subscriptions are not recorded, because the client decides how long a subscription lasts.
+    // Telemetry does not record subscriptions, because the client decides how long a subscription lasts.
     fn listen(
         &self,
         context: SubscriptionContext,
@@ -327,15 +328,16 @@ fn complete(response: &CallToolResponse) -> Option<&CallToolResult> {
 
 type Header<'a> = Option<(&'a str, Option<&'a str>)>;
 
-/// Returns whether a request used HTTP, and the trace context of its HTTP headers. A trace context in the message
-/// itself has priority over the headers.
+/// Returns whether the client sent a request over HTTP, and the trace context from the HTTP headers. If the MCP message
+/// contains a trace context, this trace context has priority.
 fn header(context: &RequestContext<RoleServer>) -> (bool, Header<'_>) {
     let Some(parts) = context.extensions.get::<http::request::Parts>() else { return (false, None) };
     let text = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok());
     (true, text("traceparent").map(|parent| (parent, text("tracestate"))))
 }
 
-/// Releases the memory that was reserved for parsing the request. This function is called for every request.
+/// Releases the memory that the server reserved for parsing the request. The handler calls this function for every
+/// request.
 fn parsed(context: &RequestContext<RoleServer>) {
     let parts = context.extensions.get::<http::request::Parts>();
     let streamable =
@@ -345,8 +347,8 @@ fn parsed(context: &RequestContext<RoleServer>) {
     }
 }
 
-/// Returns the name of an MCP method, or `_OTHER`. Clients can send any name, and each name would create a new metric
-/// series.
+/// Returns the name of a known MCP method, or `_OTHER`. Clients can send arbitrary method names, and each name would
+/// create a new metric series.
 fn known(method: &str) -> &'static str {
     const KNOWN: [&str; 19] = [
         "completion/complete",

@@ -1,4 +1,5 @@
-//! Authorization of requests. This module also decides which tools, prompts and resources a request can see.
+//! Authorization of requests. This module also decides which tools, prompts and resources the sender of a request can
+//! see.
 
 use std::{
     any::Any,
@@ -33,17 +34,18 @@ use crate::{
     visibility::{RequestInfo, VisibleIf},
 };
 
-/// The authorization rules of a server.
+/// The rules that decide which requests a caller is allowed to send.
 pub(crate) trait Authorize: Any + Send + Sync {
-    /// Checks whether `identity` is allowed to send a request of `method`. If the request calls a tool, `tool` is this
-    /// tool.
+    /// Checks whether `identity` is allowed to call the MCP method `method`. If the request calls a tool, `tool` is
+    /// this tool.
     ///
-    /// If `identity` is `None`, the caller is not authenticated. Over stdio, this caller is the user who started the
-    /// server, and all requests are allowed. Over HTTP, the request has bypassed the authentication layer.
+    /// If `identity` is `None`, the server has not authenticated the caller. Over stdio, an unauthenticated caller is
+    /// the user who started the server, so all requests are allowed. Over HTTP, an unauthenticated request has bypassed
+    /// the authentication layer.
     ///
     /// # Errors
     ///
-    /// Returns the reason if the request is rejected.
+    /// Returns the reason for the rejection if the caller is not allowed to send the request.
     fn authorize(
         &self,
         registry: &Registry,
@@ -55,11 +57,11 @@ pub(crate) trait Authorize: Any + Send + Sync {
 }
 
 impl Handler {
-    /// Rejects a request of `method` if the caller is not allowed to send it. If the request calls a tool, `tool` is
-    /// this tool.
+    /// Returns an error if the caller is not allowed to call the MCP method `method`. If the request calls a tool,
+    /// `tool` is this tool.
     ///
-    /// Over streamable HTTP, the authentication layer has already answered such requests with a challenge. This check
-    /// applies to all transports.
+    /// Over streamable HTTP, the authentication layer has already rejected such a request with a challenge. The method
+    /// `permit` also checks the requests of all other transports.
     pub(super) fn permit(
         &self,
         method: &str,
@@ -78,13 +80,13 @@ impl Handler {
         })
     }
 
-    /// Returns the tool with this name. If the request cannot see such a tool, this method counts the request and
-    /// returns `None`. `resumes` returns whether the request resumes a run of a tool. A resumed run continues even if
-    /// the group of its tool is disabled.
+    /// Returns the tool `name`. If the sender of the request cannot see a tool with this name, this method counts the
+    /// request and returns `None`. `resumes` returns `true` if the request resumes a run of a tool. A resumed run
+    /// continues even if the group of its tool is disabled.
     ///
     /// # Errors
     ///
-    /// Returns an error if the caller is not allowed to send the call, or has sent too many requests.
+    /// Returns an error if the caller is not allowed to call the tool, or has sent too many requests.
     pub(super) async fn permit_call<'a>(
         &self,
         registry: &'a Registry,
@@ -92,29 +94,29 @@ impl Handler {
         context: &RequestContext<RoleServer>,
         resumes: impl Fn(&Tool) -> bool,
     ) -> Result<Option<&'a Arc<Tool>>, ErrorData> {
-        // A client can call only the tools that it can also list.
+        // A client can call only the tools that the client can also list.
         let seen = registry.tool(name).filter(|tool| self.viewer(context).sees_tool(tool));
         if let Some(tool) = seen.filter(|tool| tool.groups.is_empty()) {
             self.permit("tools/call", Some(tool), &context.extensions)?;
             return Ok(Some(tool));
         }
         self.permit("tools/call", None, &context.extensions)?;
-        // The request is counted before the groups are read from the store.
+        // The server counts the request before it reads the enabled groups from the store.
         pass(&self.service, &context.extensions)?;
-        // The groups are also read if the name is unknown or hidden, so that the error takes the same time in all
-        // cases.
+        // The server also reads the groups if the name is unknown or if the tool is hidden. So the response to an
+        // unknown name takes as long as the response to the name of a hidden tool.
         let groups = Box::pin(self.enabled_groups(registry, context)).await?;
         let tool = seen.filter(|tool| tool.is_enabled(&groups) || resumes(tool));
         if let Some(tool) = tool {
             self.permit("tools/call", Some(tool), &context.extensions)?;
-            // The call is counted again on admission, so the first count is reversed.
+            // The admission of the call counts the request again. So the first count is reversed here.
             refund(&self.service, &context.extensions);
         }
         Ok(tool)
     }
 
-    /// Returns whether a call resumes a run of `tool`. In this case, its `requestState` was encrypted for this tool,
-    /// this caller and these arguments.
+    /// Returns `true` if a call resumes a run of `tool`. A call resumes a run if the server encrypted the
+    /// `requestState` of the call for the same tool, caller and arguments.
     pub(super) fn resumes(
         &self,
         tool: &Tool,
@@ -132,8 +134,8 @@ impl Handler {
         runtime.seal.open(state, &binding, SystemTime::now()).is_ok()
     }
 
-    /// Returns the groups of tools that are enabled in the session of a request. If the request has no session,
-    /// returns the groups that are enabled for its principal.
+    /// Returns the tool groups that are enabled in the session of a request. If the request has no session, returns the
+    /// tool groups that are enabled for the principal of the caller.
     pub(super) async fn enabled_groups(
         &self,
         registry: &Registry,
@@ -152,27 +154,29 @@ impl Handler {
         groups.map_err(|error| to_error_data(&error))
     }
 
-    /// Returns the sender of a request, to decide which items the request can see.
+    /// Returns the sender of a request. The returned value decides which tools, prompts and resources this sender can
+    /// see.
     pub(super) fn viewer<'a>(&'a self, context: &'a RequestContext<RoleServer>) -> Viewer<'a> {
         Viewer { service: &self.service, context, info: OnceLock::new() }
     }
 
-    /// Returns whether resources or templates have this URI, but the request can see none of them.
+    /// Returns `true` if resources or templates with this URI exist, but the sender of the request cannot see any of
+    /// them.
     pub(super) fn hides_resource(&self, uri: &str, context: &RequestContext<RoleServer>) -> bool {
         let registry = self.service.registry();
         let exists = registry.resource(uri).is_some() || registry.template(uri, |_| true).is_some();
         exists && !self.sees_resource(uri, context)
     }
 
-    /// Returns whether the request can see at least one resource or template with this URI.
+    /// Returns `true` if the sender of the request can see a resource or a template with this URI.
     pub(super) fn sees_resource(&self, uri: &str, context: &RequestContext<RoleServer>) -> bool {
         let (registry, viewer) = (self.service.registry(), self.viewer(context));
         registry.resource(uri).is_some_and(|resource| viewer.sees_resource(resource))
             || registry.template(uri, |template| viewer.sees_template(template)).is_some()
     }
 
-    /// Rejects a request about a task of `tool` if the caller cannot see this tool, or is not allowed to call it. If
-    /// the tool's group has been disabled, the task stays visible.
+    /// Rejects requests about a task of `tool` if the caller cannot see `tool` or is not allowed to call `tool`. If the
+    /// group of `tool` has been disabled, the caller can still see the task.
     pub(super) fn permit_tool(
         &self,
         method: &str,
@@ -188,8 +192,8 @@ impl Handler {
         self.permit(method, tool.map(|tool| &**tool), &context.extensions)
     }
 
-    /// Rejects a request about a task if the caller is not allowed to call the tool of the task. This check happens
-    /// before the request is processed.
+    /// Rejects requests about a task if the caller is not allowed to call the tool of this task. The server checks this
+    /// permission before it processes the request.
     pub(super) async fn permit_task(
         &self,
         method: &str,
@@ -204,34 +208,34 @@ impl Handler {
         let found = tasks.get(&owner, id).await;
         match found.map_err(|error| to_error_data(&error))? {
             Some(view) => self.permit_tool(method, &view.tool, context),
-            // If the task is unknown, the method itself returns the error.
+            // If the task is unknown, the method that handles the request returns the error.
             None => Ok(()),
         }
     }
 }
 
-/// The sender of a request.
+/// The sender of a request. The server uses this type to decide which tools, prompts and resources are visible.
 pub(super) struct Viewer<'a> {
     service: &'a Service,
     context: &'a RequestContext<RoleServer>,
-    /// The caller and the client of the request. This value is created only when an item has a condition, because most
-    /// items have none.
+    /// Information about the caller and the client of the request. Most tools, prompts and resources are always
+    /// visible. So the server creates this information only when a visibility condition needs it.
     info: OnceLock<RequestInfo<'a>>,
 }
 
 impl Viewer<'_> {
-    /// Returns the caller and the client of the request.
+    /// Returns information about the caller and the client of the request.
     fn info(&self) -> &RequestInfo<'_> {
         self.info
             .get_or_init(|| RequestInfo::new(self.context, self.service.principal(&self.context.extensions)))
     }
 
-    /// Returns whether the request can see an item that has these conditions.
+    /// Returns `true` if the sender of the request meets all of these visibility conditions.
     pub(super) fn sees(&self, conditions: &VisibleIf) -> bool {
         conditions.is_always() || conditions.holds(self.info())
     }
 
-    /// Returns whether the request can see a tool. This method does not check the groups of the tool.
+    /// Returns `true` if the sender of the request can see a tool. This method does not check the groups of the tool.
     pub(super) fn sees_tool(&self, tool: &Tool) -> bool {
         is_visible(tool, self.context) && (!tool.is_conditional() || tool.is_visible_to(self.info()))
     }
@@ -245,12 +249,13 @@ impl Viewer<'_> {
     }
 }
 
-/// Returns whether the client can see a tool. A tool can be only for MCP Apps. Its results are not for models, so only
-/// clients that have declared the apps extension see it. Clients that do not receive waiting results do not see the
-/// tools for these results.
+/// Returns `true` if the client can see a tool. Some tools are only for MCP Apps, because their results are not for
+/// models. Only clients that have declared the MCP Apps extension see these tools. Only clients that can receive
+/// waiting results see the tools for waiting results.
 fn is_visible(tool: &Tool, context: &RequestContext<RoleServer>) -> bool {
     let shows_apps = || shows_apps(context);
-    // The tasks of 2025-11-25 are not an extension. A client of this revision can call a tool without a task.
+    // In MCP 2025-11-25, tasks are not an extension. A client of this protocol revision can call a tool with or without
+    // a task.
     let follows_tasks = || {
         revision(context) == Revision::Rounds
             && context.client_capabilities().is_some_and(|declared| declared.supports_tasks())
@@ -263,15 +268,15 @@ fn is_visible(tool: &Tool, context: &RequestContext<RoleServer>) -> bool {
     is_needed && (!is_for_apps_only(tool) || shows_apps())
 }
 
-/// Returns whether the client has declared that it shows MCP Apps.
+/// Returns `true` if the client has declared that it shows MCP Apps.
 pub(super) fn shows_apps(context: &RequestContext<RoleServer>) -> bool {
     context.client_capabilities().is_some_and(|declared| {
         declared.extensions.is_some_and(|extensions| extensions.contains_key(UI_EXTENSION))
     })
 }
 
-/// Returns whether the tool is hidden from models. This is the case if its `_meta.ui.visibility` does not contain
-/// `model`.
+/// Returns `true` if models must not see the tool. Models must not see a tool whose `_meta.ui.visibility` does not
+/// contain `model`.
 fn is_for_apps_only(tool: &Tool) -> bool {
     let meta = tool.definition.meta.as_ref();
     let visibility = meta.and_then(|meta| meta.0.get(UI_META)?.get("visibility")?.as_array());

@@ -1,4 +1,4 @@
-//! Calls of tools whose runs can become tasks during the call.
+//! Calls of tools whose runs can become tasks while the call is in progress.
 
 use std::{sync::Arc, time::Duration};
 
@@ -27,9 +27,10 @@ use crate::{
     tool::{Tool, ToolOutput},
 };
 
-/// Calls `tool`, and returns its result or its questions. If the call takes too long, a client that supports tasks
-/// receives a task. Any other client receives a waiting result, which tells the model how to read the actual result
-/// later. `arguments` are the arguments that the caller removed from `request`.
+/// Calls `tool`, and returns the result or the questions of the tool. If the call takes too long, a client that
+/// supports tasks receives a task. A client without task support receives a waiting result, which tells the model how
+/// to read the actual result later. `arguments` are the arguments that the caller of this function has removed from
+/// `request`.
 pub(super) async fn call(
     service: &Arc<Service>,
     tasks: &Arc<Tasks>,
@@ -45,8 +46,8 @@ pub(super) async fn call(
         tasks.config.promote_after
     } else {
         new = new.followed_by_nobody(ask);
-        // The server can use the client's model only while the request is open. The run may need the client's model
-        // later, so it is not handed over.
+        // The server can use the client's model only while the request is open. If the run can need the client's model
+        // later, the request stays open and the run does not become a task.
         let needed = client.supports(Capability::Sampling) && !service.runtime.models.has_provider();
         ask.hand_over_after.filter(|_| !needed)
     };
@@ -61,7 +62,8 @@ pub(super) async fn call(
         arguments,
         client,
     };
-    // If the run becomes a task, this future continues after the request. Otherwise, it ends with the request.
+    // If the run becomes a task, this future continues after the request. If the run does not become a task, this
+    // future ends with the request.
     let mut running = Running(Some(tokio::spawn(leg.run(new, reply))));
     let ended = tokio::select! {
         biased;
@@ -81,7 +83,7 @@ pub(super) async fn call(
 
 type Replied = Result<CallToolResponse, ErrorData>;
 
-/// A running leg. If the request is dropped, the leg is aborted.
+/// The Tokio task that runs a leg. If the request is dropped, the Tokio task is aborted.
 struct Running(Option<JoinHandle<Replied>>);
 
 impl Running {
@@ -98,7 +100,8 @@ impl Drop for Running {
     }
 }
 
-/// A leg with all data that it needs to continue after its request.
+/// The data with which a leg runs. The leg owns this data, because the leg continues after the request if the run
+/// becomes a task.
 struct DetachableCall {
     service: Arc<Service>,
     tasks: Arc<Tasks>,
@@ -108,12 +111,12 @@ struct DetachableCall {
     client: Client,
     ask: AskOptions,
     keep_alive: Option<Duration>,
-    /// The duration of the call after which its run becomes a task.
+    /// How long the call can take before its run becomes a task.
     after: Option<Duration>,
 }
 
-/// Returns the response to a call whose run continues as a task. A client that follows tasks receives the task. Any
-/// other client receives a waiting result.
+/// Returns the response to a call whose run continues as a task. A client that supports tasks receives the task. A
+/// client without task support receives a waiting result.
 pub(super) fn task_response(service: &Service, view: &TaskView) -> CallToolResponse {
     match &service.asking {
         Some(asking) if view.is_read_with_a_tool => asking.waiting_result(view).into(),
@@ -148,7 +151,7 @@ impl DetachableCall {
             Ok(begun) => begun,
             Err(error) => return Ok(tool_error(&error, revision)?.into()),
         };
-        // The time until the run becomes a task begins here, after the admission.
+        // The time until the run becomes a task starts here, because the wait for admission does not count.
         let name = new.call.clone();
         let promotion = Promotion::new(&tasks, new, after, reply);
         let run = Arc::new(run.with_promotion(Arc::clone(&promotion) as Arc<dyn Promote>));
@@ -157,8 +160,8 @@ impl DetachableCall {
         let pace =
             Pace { grace: service.runtime.limits.suspend_grace, limit, task_limit: tool.timeout, keep_alive };
         let mut future = tool.call.call(&ctx, tool.arguments.taken(&arguments));
-        // There is only one heartbeat future for the whole call. If this future were dropped during a write, the next
-        // write would conflict, and the leg would count as lost.
+        // The whole call uses only one heartbeat future. If the heartbeat future were dropped during a write, the next
+        // write would conflict, and the server would treat the leg as lost.
         let mut beating = std::pin::pin!(beat(&promotion));
         let check = |output: &ToolOutput| tool.check_output(output);
         let leg = tokio::select! {
@@ -183,7 +186,7 @@ impl DetachableCall {
                     "a run that became a task stopped on this replica; a worker continues it"
                 );
             }
-            // The caller has already received a response.
+            // The client has already received a response to this call, so the server does not send this error.
             return Err(to_error_data(&Error::new(ErrorKind::Cancelled)));
         }
         let result = match leg {
@@ -214,7 +217,7 @@ impl DetachableCall {
     }
 }
 
-/// Sends the questions in a round. If too few rounds are left, the run becomes a task instead.
+/// Returns the questions of the run to the client. If too few rounds are left, the run becomes a task instead.
 async fn asked(
     run: &Run,
     tasks: &Arc<Tasks>,
@@ -244,7 +247,7 @@ async fn asked(
             Ok(CallToolResponse::Task(tasks_2026::created(&view)))
         }
         Err(error) => {
-            // The remaining rounds may still be enough.
+            // The number of rounds that are left can still be sufficient.
             tracing::warn!(%error, "a run could not become a task; it continues in rounds if enough rounds are left");
             if let Ok(result) = input_required(run, suspension, binding).await {
                 return Ok(result.into());
@@ -255,18 +258,18 @@ async fn asked(
     }
 }
 
-/// Completes when the caller cancels the call. If the run has become a task, this function never completes. The caller
-/// can then cancel the task, but not the call.
+/// Completes when the caller cancels the call. If the run has become a task, this function never completes, because the
+/// caller can then cancel only the task.
 async fn cancelled(run: &Run, promotion: &Promotion) {
     run.client.cancelled().cancelled().await;
-    // The request also ends when the client receives the task. At that time, the run may not have the information yet
-    // that it is a task.
+    // The request also ends when the client receives the task. At this moment, `run` does not always contain the
+    // information that the run is a task.
     if promotion.is_told() {
         std::future::pending::<()>().await;
     }
 }
 
-/// Sends heartbeats after the run has become a task. At that time, the original request has ended.
+/// Sends heartbeats for a run that has become a task. The original request has ended at this time.
 async fn beat(promotion: &Promotion) {
     promotion.kept().await.beat().await;
 }

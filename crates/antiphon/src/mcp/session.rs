@@ -1,4 +1,4 @@
-//! The settings of a 2025-11-25 session, and its change notifications.
+//! The settings of an MCP 2025-11-25 session, and the notifications that report changes to this session.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -30,10 +30,11 @@ use crate::{
     url_elicitation::MAX_ELICITATION_ID,
 };
 
-/// The maximum number of tasks whose status changes are sent to one session. The client must poll all other tasks.
+/// The maximum number of tasks for which the server sends status changes to one session. For all further tasks, the
+/// client must read the status itself.
 const FOLLOWED: usize = 256;
 
-/// A 2025-11-25 session in this process.
+/// A session of MCP 2025-11-25 in this process.
 #[derive(Debug)]
 pub(super) struct Session {
     shared: SharedSettings,
@@ -43,26 +44,27 @@ pub(super) struct Session {
     _close: DropGuard,
 }
 
-/// The settings of a session. All replicas that serve the session share these settings.
+/// The settings of a session. If several replicas serve the session, these replicas share the settings.
 #[derive(Clone, Debug)]
 pub(crate) struct SharedSettings {
     local: Arc<Settings>,
-    /// This replica's part of the session, if replicas share sessions. The reference is weak, because the session part
-    /// owns this value.
+    /// The part of the session that this replica serves. The value is `None` if replicas do not share sessions. The
+    /// reference is weak, because this part of the session owns the settings.
     part: Option<Weak<dyn SharedSession>>,
-    /// The requests during which the server sent a form to the client, by request ID. The value is the name of the
-    /// client in the server's memory.
+    /// The requests during which the server sent a form to the client. Each key is a request ID. Each value is the name
+    /// under which the server remembers the client.
     forms: Arc<Mutex<HashMap<String, String>>>,
-    /// The name of the session. The name is the same on all replicas.
+    /// The name of the session, which is the same on all replicas.
     name: Arc<str>,
 }
 
-/// The tasks whose status changes are sent to a session.
+/// The IDs of the tasks for which the server sends status changes to a session.
 #[derive(Debug, Default)]
 struct Followed(Arc<Mutex<HashSet<String>>>);
 
 impl Followed {
-    /// Adds a task. Returns `None` if the task was already added, or if there are too many tasks.
+    /// Adds a task to the followed tasks. Returns `None` if the session already follows the task, or if the session
+    /// follows too many tasks.
     fn place(&self, id: &str) -> Option<FollowGuard> {
         let mut followed = lock(&self.0);
         if followed.len() >= FOLLOWED || !followed.insert(id.to_owned()) {
@@ -72,14 +74,13 @@ impl Followed {
     }
 }
 
-/// The entry of a task in [`Followed`]. Dropping the guard removes the entry.
+/// The entry of a task in [`Followed`]. If you drop this guard, the entry is removed.
 pub(super) struct FollowGuard {
     followed: Arc<Mutex<HashSet<String>>>,
     id: String,
 }
 
 impl FollowGuard {
-    /// Returns the ID of the task.
     pub(super) fn id(&self) -> &str {
         &self.id
     }
@@ -111,13 +112,13 @@ impl Session {
         self.shared.local.level()
     }
 
-    /// Returns the number of subscribed resources.
+    /// Returns the number of resources to which the session is subscribed.
     pub(super) fn subscriptions(&self) -> usize {
         self.shared.local.subscriptions().len()
     }
 
-    /// Adds a task whose status changes are sent to the session. Returns `None` if the task was already added, or if
-    /// there are too many tasks.
+    /// Starts to send status changes of a task to the session. Returns `None` if the session already follows the task,
+    /// or if the session follows too many tasks.
     pub(super) fn follow(&self, task: &str) -> Option<FollowGuard> {
         self.followed.place(task)
     }
@@ -127,37 +128,40 @@ impl Session {
         self.closed.clone()
     }
 
-    /// Returns the settings of the session. The settings record the elicitations that are sent in the session.
+    /// Returns the settings of the session. These settings also contain the elicitations that the server has sent in
+    /// the session.
     pub(super) fn shared(&self) -> &SharedSettings {
         &self.shared
     }
 
-    /// Returns the name of the client, if it cancelled a request because the user did not answer a form in time.
+    /// Checks whether the client cancelled a request because the user did not answer a form in time. If so, returns the
+    /// name of the client.
     pub(super) fn gave_up(&self, cancelled: &CancelledNotificationParam) -> Option<String> {
         let client = lock(&self.shared.forms).remove(&cancelled.request_id.as_ref()?.to_string())?;
-        // If the user stopped the call, the client may have shown the form. So only timeouts count.
+        // If the user stopped the call, the client can have shown the form. So only cancellations because of a timeout
+        // count.
         cancelled.reason.as_deref().is_some_and(is_timeout).then_some(client)
     }
 
-    /// Changes a setting of the session on all replicas.
+    /// Changes a setting of the session. All replicas of the session receive the change.
     pub(super) async fn set(&self, setting: Setting) -> Result<(), ErrorData> {
         self.shared.set(setting).await
     }
 
-    /// Sends change notifications to the client until the session ends. `is_conditional` returns whether a resource can
-    /// be hidden from a request.
+    /// Sends change notifications to the client until the session ends. `is_conditional` returns `true` if a resource
+    /// is not visible to all clients.
     pub(super) fn forward(
         &self,
         changes: &Changes,
         peer: Peer<RoleServer>,
         is_conditional: impl Fn(&str) -> bool + Send + 'static,
     ) {
-        // A client can send `initialized` twice.
+        // A client can send the notification `initialized` twice.
         if self.forwards.swap(true, Ordering::AcqRel) {
             return;
         }
         let part = self.shared.part.clone();
-        // If replicas share sessions, only the replica at which the client listens sends the notifications.
+        // If replicas share sessions, only the replica to which the client is connected sends the notifications.
         let tells = move || match &part {
             Some(part) => part.upgrade().is_some_and(|part| part.tells_of_changes()),
             None => true,
@@ -179,7 +183,7 @@ impl SharedSettings {
         Ok(())
     }
 
-    /// Returns the groups of tools that are enabled in the session.
+    /// Returns the tool groups that are enabled in the session.
     pub(super) async fn groups(&self) -> Result<BTreeSet<String>> {
         match self.part.as_ref().and_then(Weak::upgrade) {
             Some(part) => part.groups().await.map_err(|error| {
@@ -190,11 +194,11 @@ impl SharedSettings {
         }
     }
 
-    /// Records that the URL elicitation `id` is sent in this session. Call this method before you send the
+    /// Records that the server sends the URL elicitation `id` in this session. Call this method before you send the
     /// elicitation.
     ///
-    /// If the record cannot be stored, this method logs the failure and returns. The user can visit the web page even
-    /// if the notification is then missing.
+    /// If the server cannot store the record, this method logs the failure and returns. Without the record, the user
+    /// can still open the web page, but the client receives no notification when the user has finished.
     async fn remember(&self, id: &str) {
         if id.len() > MAX_ELICITATION_ID {
             tracing::warn!(
@@ -203,7 +207,7 @@ impl SharedSettings {
             );
             return;
         }
-        // If `set` fails, it logs the reason.
+        // If `set` fails, `set` itself logs the reason.
         let _ = self.set(Setting::Elicitation(id.to_owned())).await;
     }
 }
@@ -238,14 +242,15 @@ impl client::SessionMemory for SharedSettings {
     }
 }
 
-/// Returns whether a client has cancelled a request because the client's time limit was reached. MCP has no code for
-/// this reason. The official SDKs write "Request timed out" and "request timeout".
+/// Returns `true` if the reason for a cancellation is a time limit of the client. MCP has no code for such a
+/// cancellation. The official SDKs write "Request timed out" and "request timeout".
 fn is_timeout(reason: &str) -> bool {
     let reason = reason.to_ascii_lowercase();
     reason.contains("timed out") || reason.contains("timeout")
 }
 
-/// Returns the next change. Returns [`Change::Any`] if changes were missed, and `None` if the channel is closed.
+/// Returns the next change. Returns [`Change::Any`] if the channel has dropped changes. Returns `None` if the channel
+/// is closed.
 pub(super) async fn next_change(changes: &mut Receiver<ChangeNotice>) -> Option<ChangeNotice> {
     match changes.recv().await {
         Ok(told) => Some(told),
@@ -257,7 +262,7 @@ pub(super) async fn next_change(changes: &mut Receiver<ChangeNotice>) -> Option<
     }
 }
 
-/// Sends change notifications to a 2025-11-25 session until the session ends.
+/// Sends change notifications to an MCP 2025-11-25 session until the session ends.
 async fn forward(
     mut changes: Receiver<ChangeNotice>,
     session: SharedSettings,
@@ -283,8 +288,9 @@ async fn forward(
     }
 }
 
-/// Notifies a 2026-07-28 client of a change. The SDK drops changes to which the client has not subscribed. `name` is
-/// the name of the client's principal. A change for one principal is sent only to the clients of this principal.
+/// Notifies an MCP 2026-07-28 client of a change. The SDK drops changes to which the client has not subscribed. `name`
+/// is the principal of the client. If a change concerns only one principal, only the clients of this principal receive
+/// the notification.
 pub(super) async fn tell(context: &SubscriptionContext, change: Change, name: Option<&str>) {
     let sink = context.sink();
     let _ = match change {
@@ -293,7 +299,7 @@ pub(super) async fn tell(context: &SubscriptionContext, change: Change, name: Op
         Change::Prompts => sink.notify_prompt_list_changed().await,
         Change::Resources => sink.notify_resource_list_changed().await,
         Change::Resource(uri) => sink.notify_resource_updated(uri).await,
-        // MCP 2026-07-28 has no such notification.
+        // MCP 2026-07-28 has no notification for a completed elicitation.
         Change::ElicitationComplete(_) => return,
         Change::Any => {
             let _ = sink.notify_tool_list_changed().await;
@@ -306,14 +312,14 @@ pub(super) async fn tell(context: &SubscriptionContext, change: Change, name: Op
     };
 }
 
-/// Returns the notifications that the session `name` receives for a change.
+/// Returns the notifications that the server sends to the session `name` because of a change.
 fn notifications(
     told: &ChangeNotice,
     settings: &Settings,
     name: &str,
     is_conditional: &impl Fn(&str) -> bool,
 ) -> Vec<ServerNotification> {
-    // If several replicas notify the client, this ID identifies the duplicates.
+    // Several replicas can notify the client of the same change. This ID identifies the duplicates.
     let mut extensions = Extensions::new();
     if let Some(id) = &told.id {
         extensions.insert(id.clone());
@@ -335,7 +341,7 @@ fn notifications(
     };
     let subscriptions = settings.subscriptions();
     match &told.change {
-        // At the subscription the client saw the resource, or the resource is visible to every client.
+        // When the client subscribed, the client could see the resource, or the resource is visible to every client.
         Change::Resource(uri) if subscriptions.get(uri).is_some_and(|sees| *sees || !is_conditional(uri)) => {
             vec![resource(uri.clone(), extensions)]
         }
@@ -347,8 +353,8 @@ fn notifications(
         Change::Any => {
             let lists = [Change::Tools, Change::Prompts, Change::Resources];
             let lists = lists.iter().map(|change| list(change, Extensions::new()));
-            // The client may receive a notification for a hidden resource here, as for an unknown URI. So the
-            // notification reveals nothing.
+            // The client can receive a notification for a hidden resource here. The client can also receive a
+            // notification for a URI that does not exist. So the notification does not reveal that the resource exists.
             let uris = subscriptions.keys().cloned();
             lists.chain(uris.map(|uri| resource(uri, Extensions::new()))).collect()
         }
@@ -389,7 +395,7 @@ mod tests {
         assert_eq!(methods(Change::Resource("test://a".into()), &settings).len(), 1);
         settings.set(Setting::Unsubscribed("test://a".into()));
         assert_eq!(methods(Change::Resource("test://a".into()), &settings), [""; 0]);
-        // A client can subscribe before the resource exists.
+        // A client can subscribe to a resource before the resource exists.
         settings.set(Setting::Subscribed { uri: "test://open".into(), is_visible: false });
         assert_eq!(methods(Change::Resource("test://open".into()), &settings).len(), 1);
     }

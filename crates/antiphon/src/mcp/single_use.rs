@@ -1,4 +1,4 @@
-//! Single-use `requestState`: if a client sends the same `requestState` again, it receives the stored reply.
+//! Single-use `requestState`. If a client sends the same `requestState` again, the server returns the stored reply.
 
 use std::{future::Future, pin::Pin, sync::Arc, time::SystemTime};
 
@@ -21,7 +21,7 @@ use crate::{
     seal::Binding,
 };
 
-/// A request whose sealed state can be used only once.
+/// A request whose `requestState` can be used only once.
 pub(super) struct Use {
     service: Arc<Service>,
     backend: Backend,
@@ -31,8 +31,8 @@ pub(super) struct Use {
 }
 
 impl Use {
-    /// Returns `None` if the request can be repeated. This is the case if the request has no sealed state, or if
-    /// sealed states can be used several times.
+    /// Returns `None` if the client can repeat the request. Requests without a `requestState` can be repeated. If the
+    /// server does not require single use, all requests can be repeated.
     pub(super) fn of(service: &Arc<Service>, call: &Call<'_>, client: &Client) -> Option<Self> {
         let (Some(state), Some(backend), true) =
             (call.state, &service.runtime.backend, service.runtime.seal.single_use)
@@ -60,13 +60,14 @@ impl Use {
     }
 }
 
-/// Runs `work`, unless this request was already processed. In that case, returns the stored reply.
+/// Runs `work` and stores the reply. If the server has already processed the same request, this function returns the
+/// stored reply and does not run `work`.
 pub(super) async fn once<R: Kept>(
     used: Option<Use>,
     work: Pin<Box<impl Future<Output = Result<R, ErrorData>>>>,
 ) -> Result<R, ErrorData> {
     let Some(Use { service, backend, binding, state, answers }) = used else { return work.await };
-    // The sealed state is decrypted first, so that only a valid sealed state creates a record in the store.
+    // The server first decrypts the `requestState`. So an invalid `requestState` does not create a record in the store.
     service
         .runtime
         .seal
@@ -84,7 +85,7 @@ pub(super) async fn once<R: Kept>(
     }
 }
 
-/// A reply that the server can store and send again.
+/// A reply that the server can store and later return again.
 pub(super) trait Kept: Sized {
     fn keep(&self) -> Option<Value>;
     fn restore(kept: Value) -> Option<Self>;

@@ -1,4 +1,4 @@
-//! Tasks in the 2026-07-28 revision.
+//! Tasks in the protocol revision 2026-07-28.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -23,7 +23,7 @@ use crate::{
     tool::Tool,
 };
 
-/// Calls a tool whose runs are always tasks.
+/// Handles calls of tools whose runs are always tasks.
 pub(super) async fn call(
     service: &Arc<Service>,
     tasks: &Arc<Tasks>,
@@ -62,7 +62,8 @@ pub(super) async fn call(
         let view = tokio::select! {
             view = asking.first_step(tasks, &owner, view.clone()) => view,
             () = client.cancelled().cancelled() => {
-                // The client does not receive the ID of the task, so the user cannot stop the run later.
+                // The client has cancelled the call, so it does not receive the ID of the task. The user could not
+                // cancel the run later.
                 if let Err(error) = tasks.cancel(&owner, &view.id).await {
                     tracing::warn!(%error, "the run of a cancelled call could not be cancelled");
                 }
@@ -88,7 +89,7 @@ pub(super) async fn begin(
     Ok(view)
 }
 
-/// Returns the data of the task that a call creates.
+/// Returns the data from which the server creates the task of a call.
 pub(super) fn new(
     service: &Service,
     tool: &Tool,
@@ -115,8 +116,8 @@ pub(super) fn new(
     }
 }
 
-/// Returns the error for an unknown task. A task of another caller has the same error, so the caller cannot distinguish
-/// the two cases.
+/// Returns the error for an unknown task. A task of another caller causes the same error, so a caller cannot find out
+/// whether other callers have tasks.
 pub(super) fn unknown() -> ErrorData {
     ErrorData::invalid_params("there is no such task: its ID is wrong, or it has expired", None)
 }
@@ -125,7 +126,7 @@ pub(super) fn owner(service: &Service, extensions: &rmcp::model::Extensions) -> 
     Tasks::owner(service.principal(extensions).as_deref())
 }
 
-/// Handles `tasks/get`.
+/// Handles `tasks/get`, which reads a task.
 pub(super) async fn get(
     service: &Arc<Service>,
     tasks: &Arc<Tasks>,
@@ -144,7 +145,7 @@ pub(super) async fn get(
     Ok(result)
 }
 
-/// Handles `tasks/update`.
+/// Handles `tasks/update`, which delivers answers to the questions of a task.
 pub(super) async fn update(
     tasks: &Arc<Tasks>,
     owner: &Owner,
@@ -155,7 +156,7 @@ pub(super) async fn update(
     found.map_err(|error| to_error_data(&error))?.map(drop).ok_or_else(unknown)
 }
 
-/// Handles `tasks/cancel`.
+/// Handles `tasks/cancel`, which cancels a task.
 pub(super) async fn cancel(
     tasks: &Arc<Tasks>,
     owner: &Owner,

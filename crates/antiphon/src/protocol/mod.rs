@@ -8,16 +8,16 @@ use serde_json::{Value, json};
 use crate::url_elicitation::ELICITATION_COMPLETE;
 pub(crate) use antiphon_transport::revision::{self, Revision};
 
-/// The identifier of the MCP Apps extension, as clients and servers declare it.
+/// The identifier with which clients and servers declare the MCP Apps extension.
 pub(crate) const UI_EXTENSION: &str = "io.modelcontextprotocol/ui";
 
-/// The `_meta` key under which tools and resources describe their MCP App.
+/// The `_meta` key under which a tool or a resource describes its MCP App.
 pub(crate) const UI_META: &str = "ui";
 
 /// The media type of an MCP App.
 pub(crate) const APP_MEDIA_TYPE: &str = "text/html;profile=mcp-app";
 
-/// A notification to the client during a run.
+/// A notification that the client receives from a run.
 #[derive(Debug)]
 pub(crate) enum Note {
     Log { level: Level, logger: Option<String>, data: Value },
@@ -29,25 +29,25 @@ pub(crate) enum Note {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Level {
-    /// Detailed information for debugging.
+    /// A message with detailed information for the search for a problem.
     Debug,
-    /// General information.
+    /// A message with general information, for example about normal progress.
     Info,
-    /// A normal but significant event.
+    /// A message about a significant event that is not a problem.
     Notice,
-    /// A possible problem.
+    /// A message about a possible problem.
     Warning,
-    /// An error.
+    /// A message about an error.
     Error,
-    /// A component of the system is failing.
+    /// A message that reports that a component of the system has failed.
     Critical,
-    /// Immediate action is required.
+    /// A message that reports that immediate action is necessary.
     Alert,
-    /// The system is unusable.
+    /// A message that reports that the whole system is unusable.
     Emergency,
 }
 
-/// Creates the notification for a client whose user has finished on a web page.
+/// Creates the notification that tells a client that its user has finished on a web page.
 pub(crate) fn elicitation_complete(id: &str, extensions: Extensions) -> ServerNotification {
     let params = Some(json!({"elicitationId": id}));
     let method = ELICITATION_COMPLETE.to_owned();

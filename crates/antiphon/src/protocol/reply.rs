@@ -1,4 +1,4 @@
-//! Converts results and errors into types of the SDK.
+//! Converts the results and errors of runs into types of the SDK.
 
 use rmcp::model::{CallToolResult, ClientCapabilities, ErrorCode, ErrorData, MetaObject, ResultType};
 use serde_json::{Value, json};
@@ -11,26 +11,26 @@ use crate::{
     url_elicitation::{URL_ELICITATION_REQUIRED, UrlElicitationRequired},
 };
 
-/// Converts a tool's output into an MCP result. The field `isError` is always set.
+/// Converts the output of a tool into an MCP result. This function always sets the field `isError`.
 pub(crate) fn to_call_result(output: ToolOutput, revision: Revision) -> CallToolResult {
     let ToolOutput { content, structured, is_error, meta } = output;
     let mut result = CallToolResult::success(content);
     result.result_type = Some(ResultType::COMPLETE);
     result.is_error = Some(is_error);
-    // Before 2026-07-28, MCP allows only an object as structured content.
+    // Before 2026-07-28, MCP allows only a JSON object as structured content.
     result.structured_content = structured.filter(|value| revision == Revision::Rounds || value.is_object());
     result.meta = (!meta.is_empty()).then_some(MetaObject(meta));
     result
 }
 
-/// Adds the trace of a run to the metadata of its response.
+/// Adds the trace of a run to the `_meta` of the response.
 pub(crate) fn put_trace(meta: &mut Option<MetaObject>, trace: Option<Value>) {
     if let Some(trace) = trace {
         meta.get_or_insert_default().0.insert(trace::META.to_owned(), trace);
     }
 }
 
-/// Converts a tool's result or error into the response.
+/// Converts the result or the error of a tool into the response to the client.
 pub(crate) fn to_result(
     result: Result<ToolOutput, Error>,
     revision: Revision,
@@ -41,8 +41,8 @@ pub(crate) fn to_result(
     }
 }
 
-/// Converts a tool's error into a result for the model. If MCP has an error code for this kind of error, returns a
-/// JSON-RPC error instead.
+/// Converts the error of a tool into a result that the model can read. If MCP defines an error code for the kind of the
+/// error, this function returns a JSON-RPC error instead.
 pub(crate) fn tool_error(error: &Error, revision: Revision) -> Result<CallToolResult, ErrorData> {
     error_output(error, revision).map(|output| to_call_result(output, revision))
 }
@@ -53,7 +53,7 @@ pub(crate) fn error_output(error: &Error, revision: Revision) -> Result<ToolOutp
         | (ErrorKind::Unsupported(_), Revision::Rounds)
         | (ErrorKind::UrlElicitationRequired(_), Revision::Session) => return Err(to_error_data(error)),
         // The text of the error is for the caller, and can contain personal data. So the log contains only names that
-        // the author has chosen.
+        // the author of the tool has chosen.
         (ErrorKind::Drift(drift), _) => {
             tracing::error!(
                 place = drift.place(),

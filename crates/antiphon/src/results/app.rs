@@ -1,5 +1,5 @@
-//! The tools of the viewer. The viewer calls these tools through its host. `_meta.ui.visibility` hides the tools from
-//! models.
+//! The tools that the viewer calls through the host. Models do not see these tools, because the field
+//! `_meta.ui.visibility` hides these tools from models.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::{
     tool::{TaskPolicy, Tool, ToolOutput},
 };
 
-/// The maximum number of rows in one message. The host forwards this message to the viewer.
+/// The maximum number of rows in one message that the host forwards to the viewer.
 const MAX_ROWS: u64 = 1000;
 
 /// The result set to read.
@@ -46,22 +46,22 @@ struct PageOf {
     id: String,
     /// The offset of the first row, counted from 0.
     offset: Option<u64>,
-    /// The number of rows, at most 1,000. Without it, the server's default page size.
+    /// The number of rows to return, at most 1,000. Default: the page size of the server.
     #[schemars(range(min = 1))]
     limit: Option<u64>,
     /// The columns to sort by: at most four.
     #[schemars(with = "Option<SortsShape>")]
     sort: Option<Sorts>,
-    /// The cursor at the end of an earlier page.
+    /// The cursor that an earlier page returned.
     cursor: Option<String>,
     /// The columns to return, in this order. Default: all.
     columns: Option<Vec<String>>,
-    /// The conditions that a row must meet, all of them.
+    /// The filter conditions. The tool uses only rows that meet all conditions.
     #[schemars(with = "Option<Vec<FilterShape>>")]
     filter: Option<Vec<Filter>>,
 }
 
-/// One sort criterion, or a list of sort criteria. Older callers send only one sort criterion, without a list.
+/// One sort criterion, or a list of sort criteria. Older viewers send a single sort criterion instead of a list.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Sorts {
@@ -82,11 +82,12 @@ struct AggregateOf {
     #[serde(default)]
     #[schemars(with = "Vec<MeasureShape>")]
     measures: Vec<Measure>,
-    /// The conditions that a row must meet, all of them.
+    /// The filter conditions. The tool uses only rows that meet all conditions.
     #[serde(default)]
     #[schemars(with = "Vec<FilterShape>")]
     filter: Vec<Filter>,
-    /// The maximum number of groups, those with the greatest first measure: 10,000 at most.
+    /// The maximum number of groups to return, at most 10,000. If there are more groups, the tool returns the groups
+    /// with the greatest first measure.
     #[schemars(range(max = 10_000))]
     limit: Option<u64>,
 }
@@ -101,7 +102,7 @@ struct LinkOf {
     expires_in: Option<u64>,
 }
 
-// The schemas of types that `antiphon-results` deserializes.
+// `antiphon-results` deserializes these types. The types in this module exist only to generate JSON Schemas.
 #[derive(JsonSchema)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "only its schema is used")]
@@ -162,7 +163,7 @@ pub(super) fn tools() -> [Tool; 5] {
 async fn manifest(ctx: &Ctx, WhichOrNewest { id }: WhichOrNewest) -> Result<ToolOutput> {
     let id = match id {
         Some(id) => id,
-        // The host has not told the viewer which result set to show. So the viewer shows the newest one.
+        // If the host did not send a result set to the viewer, the viewer shows the newest result set of the caller.
         None => match ctx.state::<Results>()?.newest(ctx).await {
             Ok(id) => id,
             Err(error) => return Ok(failed(&error)),
@@ -214,8 +215,8 @@ async fn aggregate(ctx: &Ctx, asked: AggregateOf) -> Result<ToolOutput> {
 }
 
 async fn link(ctx: &Ctx, LinkOf { id, expires_in }: LinkOf) -> Result<ToolOutput> {
-    // The link allows only reading, because the viewer only reads. A web page must not be able to request a link with
-    // more scopes.
+    // The viewer only reads rows, so the link only allows reading. A web page must not be able to request a link with
+    // other scopes.
     let mut options = LinkOptions::default().with_scopes([Scope::Read]);
     if let Some(seconds) = expires_in {
         options = options.with_life(Duration::from_secs(seconds));
@@ -224,8 +225,8 @@ async fn link(ctx: &Ctx, LinkOf { id, expires_in }: LinkOf) -> Result<ToolOutput
         .await
 }
 
-/// Returns the result in the format that the viewer reads: the body of the corresponding HTTP route, or `error` with
-/// its code.
+/// Returns a response that the viewer can read. The response is the body of the corresponding HTTP route, or an `error`
+/// object with an error code.
 async fn answer(
     ctx: &Ctx,
     id: &str,

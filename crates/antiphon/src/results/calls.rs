@@ -1,4 +1,4 @@
-//! Calls of the result set server. Each function returns the body of the corresponding HTTP route.
+//! Functions that call the result set server. Each function returns the same body as the corresponding HTTP route.
 
 use antiphon_results::{
     Access, DualResponse, DualResponseError, DualResponseServer, ErrorCode, LinkOptions, PageOptions,
@@ -7,8 +7,8 @@ use antiphon_results::{
 };
 use serde_json::{Map, Value, json};
 
-/// Returns the manifest of a result set, without the URL of the rows. The URL is removed because a model can read the
-/// tool's result.
+/// Returns the manifest of a result set, without the URL of the rows. The manifest does not contain the URL of the
+/// rows, because a model can read the tool's result.
 pub(super) async fn manifest(server: &DualResponseServer, id: &str, access: &Access) -> Result<Value> {
     let mut manifest = server.manifest(id, access).await?;
     manifest.url = None;
@@ -24,8 +24,8 @@ pub(super) async fn stats(
     server.stats(id, access).await
 }
 
-/// Returns statistics in the format that the viewer reads. Numbers that a float cannot represent exactly become text,
-/// as in rows.
+/// Converts column statistics into the JSON format that the viewer reads. Numbers that a float cannot represent exactly
+/// become text.
 pub(super) fn stats_body(stats: &[ColumnStats]) -> Result<Value> {
     let json = serde_json::to_string(stats).map_err(unwritable)?;
     let columns: Value = serde_json::from_str(&exact::for_floats(&json)).map_err(unwritable)?;
@@ -68,8 +68,8 @@ pub(super) async fn page(
     }))
 }
 
-/// Converts rows from JSON text into JSON values for a message. Numbers that a float cannot represent exactly become
-/// text.
+/// Parses the JSON text of rows into JSON values that a message can contain. Numbers that a float cannot represent
+/// exactly become text.
 fn data(rows: &Rows) -> Result<Value> {
     serde_json::from_str(&exact::for_floats(&format!("[{}]", rows.as_json()))).map_err(unwritable)
 }
@@ -88,8 +88,9 @@ pub(super) async fn link(
     Ok(json!({"url": link.url, "scopes": link.scopes, "expires_at": link.expires_at}))
 }
 
-/// Returns an error in the format of the HTTP routes: `{"code", "message"}`. If the error has a retry time or a rule,
-/// the result also contains `retry_after` in seconds, or `rule`.
+/// Returns an error in the format of the HTTP routes: `{"code", "message"}`. If the caller can retry later, the
+/// returned object also contains `retry_after` in seconds. If a query broke a rule, the returned object also contains
+/// the name of the `rule`.
 pub(super) fn error_body(error: &DualResponseError) -> Value {
     let mut body = Map::new();
     body.insert("code".into(), error.code().as_str().into());
@@ -106,7 +107,8 @@ pub(super) fn error_body(error: &DualResponseError) -> Value {
     Value::Object(body)
 }
 
-/// Returns the public message of an error. Only the log contains internal causes.
+/// Returns the message of an error for the caller. This message does not contain internal causes, which only the log
+/// contains.
 pub(super) fn message(error: &DualResponseError) -> String {
     match error.code() {
         ErrorCode::QueryExecutionFailed

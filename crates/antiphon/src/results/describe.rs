@@ -1,4 +1,4 @@
-//! `describe_result`: the columns of a result set, for a model that writes SQL.
+//! The tool `describe_result`, which describes the columns of a result set to a model that writes SQL.
 
 use std::fmt::Write as _;
 
@@ -28,7 +28,7 @@ the greatest, the mean, the most frequent. Call it before `query_result`, to kno
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Ask {
-    /// The result set: its ID, like rs_…, or its link, like `resource://rs_…`.
+    /// The result set: an ID like rs_…, or a link like `resource://rs_…`.
     result: String,
     /// The columns to describe. Default: all.
     #[serde(default)]
@@ -49,7 +49,7 @@ async fn describe_result(ctx: &Ctx, ask: Ask) -> Result<String> {
     let resource = results.server.describe(id, &access).await.map_err(|error| failed(&error))?;
     let (stats, unknown) = match calls::stats(&results.server, id, &access).await {
         Ok(stats) => (stats, None),
-        // The columns are available even if the statistics are not.
+        // If the statistics are not available, the tool still returns the columns.
         Err(
             error @ (DualResponseError::NotReady { .. }
             | DualResponseError::Busy { .. }
@@ -66,8 +66,8 @@ async fn describe_result(ctx: &Ctx, ask: Ask) -> Result<String> {
     Ok(text(&about(&resource), &resource.columns, &stats, unknown.as_deref(), ask.columns.as_deref()))
 }
 
-/// Returns the manifest in the form for a model. The complete manifest can contain the URL of the rows, which models
-/// must not read.
+/// Returns the part of the manifest that models can read. The complete manifest can contain the URL of the rows, and
+/// models must not receive this URL.
 fn about(resource: &Resource) -> Value {
     let state = resource.snapshot.as_ref();
     let (status, failure) = match state.map(|state| &state.phase) {
@@ -149,7 +149,7 @@ fn text(
     text
 }
 
-/// Returns the line that describes a column, with its statistics.
+/// Returns one line of text that describes a column and the statistics of this column.
 fn line(column: &ColumnDefinition, stats: Option<&ColumnStats>, rows: u64) -> String {
     let mut line = named(column);
     if let Some(stats) = stats {
@@ -176,10 +176,11 @@ fn line(column: &ColumnDefinition, stats: Option<&ColumnStats>, rows: u64) -> St
     line
 }
 
-/// The number of frequent values in the text. These values show the model how values are spelled.
+/// The number of frequent values that the text lists for each column. The frequent values show the model how the values
+/// of a column are spelled.
 const FREQUENT: usize = 8;
 
-/// Returns the SQL name and the type of a column: `state string`, `"Order Id" integer`.
+/// Returns the SQL name and the type of a column, for example `state string` or `"Order Id" integer`.
 pub(super) fn named(column: &ColumnDefinition) -> String {
     let name = &column.name;
     let plain = name.starts_with(|first: char| first.is_ascii_lowercase() || first == '_')
@@ -200,8 +201,8 @@ pub(super) fn named(column: &ColumnDefinition) -> String {
 /// Returns a value as an SQL literal, on one line. Long values are truncated.
 fn value(value: &Value) -> String {
     const CHARS: usize = 40;
-    /// The maximum length of a number. Numbers are not truncated, because a truncated number would be another number.
-    /// The numbers of databases are shorter than this.
+    /// The maximum number of digits that the text shows. A truncated number would be a different number, so numbers are
+    /// shown in full. Numbers in databases have fewer digits than this maximum.
     const DIGITS: usize = 100;
     let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit() || b"-+.eE".contains(&byte));
     let (text, most) = match value {

@@ -42,7 +42,7 @@ use crate::{
     tool::{IntoToolOutput, ToolOutput},
 };
 
-/// The store for result sets, with a function that returns the owner for each principal.
+/// The store for result sets, and the function that returns the owner of a principal's result sets.
 pub(crate) struct Results {
     server: DualResponseServer,
     owner: OwnerOf,
@@ -58,9 +58,10 @@ impl Results {
         Self { server, owner: Arc::new(owner) }
     }
 
-    /// Returns the resource template for result sets. Clients read the first rows of a result set under this template.
+    /// Returns the resource template for result sets. A client reads the first rows of a result set at a URI that
+    /// matches this template.
     pub(crate) fn template(&self) -> ResourceTemplate {
-        // If the scheme is `http` or `https`, the URI of a result set is equal to its URL.
+        // If the scheme is `http` or `https`, the URI and the URL of a result set are equal.
         let template = match self.server.scheme() {
             "http" | "https" => format!("{}/{{id}}", self.server.base_url()),
             scheme => format!("{scheme}://{{id}}"),
@@ -70,13 +71,13 @@ impl Results {
             .with_mime_type("application/json")
     }
 
-    /// Returns the viewer as a resource. Hosts show the viewer together with a tool's result.
+    /// Returns the viewer as a resource. Hosts show the viewer next to a tool's result.
     pub(crate) fn viewer(&self) -> Resource {
         viewer::resource(&self.server)
     }
 
-    /// Records actions on result sets in the telemetry. If several servers share one `DualResponseServer`, each action
-    /// is counted once.
+    /// Counts each action on a result set in the telemetry. If several servers share one `DualResponseServer`, only one
+    /// server counts an action.
     pub(crate) fn watch(&self, recorder: Recorder) {
         self.server.watch(move |event| {
             let refused = event.refused.map(antiphon_results::ErrorCode::as_str);
@@ -94,7 +95,7 @@ impl Results {
     }
 
     /// Records a result set as the newest result set of the caller. If the server cannot distinguish the caller from
-    /// others, this function does nothing.
+    /// other callers, this function does nothing.
     async fn set_newest(&self, ctx: &Ctx, id: &str) -> crate::Result<(), DualResponseError> {
         if !is_known(ctx) {
             return Ok(());
@@ -113,13 +114,13 @@ impl Results {
         self.server.newest(ctx.principal()).await?.ok_or(DualResponseError::NotFound)
     }
 
-    /// Returns the ID of a result set. `named` is an ID, a URI or a URL.
+    /// Returns the ID of the result set that `named` identifies. `named` can be an ID, a URI or a URL.
     fn id<'a>(&self, named: &'a str) -> crate::Result<&'a str, DualResponseError> {
         let named = named.trim();
         let uri = named.strip_prefix(self.server.scheme()).and_then(|rest| rest.strip_prefix("://"));
         let url = named.strip_prefix(self.server.base_url()).and_then(|rest| rest.strip_prefix('/'));
         let id = url.or(uri).unwrap_or(named);
-        // The rest of a URL is the path of another route, or a signature. It is not part of the ID.
+        // The part of a URL after the ID is the path of another route, or a signature.
         let id = id.split(['/', '?', '#']).next().unwrap_or_default();
         let is_id = (1..=MAX_ID).contains(&id.len())
             && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
@@ -132,7 +133,7 @@ impl Results {
         )))
     }
 
-    /// Returns the capability for result sets, which clients can read before they call a tool.
+    /// Returns the capability that tells clients that the server has result sets.
     fn capability(&self) -> impl Iterator<Item = (String, Map<String, Value>)> + use<> {
         let about = json!({
             "enabled": true,
@@ -143,7 +144,8 @@ impl Results {
     }
 }
 
-/// Adds the capabilities for result sets and for the viewer, if the server has them.
+/// Adds the capability for result sets if the server has result sets. Adds the capability for the viewer if the server
+/// has the viewer.
 pub(crate) fn declare(runtime: &Runtime, capabilities: &mut ServerCapabilities) {
     if let Some(results) = runtime.state::<Results>() {
         capabilities.experimental.get_or_insert_default().extend(results.capability());
@@ -153,8 +155,8 @@ pub(crate) fn declare(runtime: &Runtime, capabilities: &mut ServerCapabilities) 
     }
 }
 
-/// Returns whether the server can distinguish the caller from other callers. This is the case if the caller is
-/// authenticated, or if this process has only one caller, as over stdio.
+/// Returns `true` if the server can distinguish the caller from other callers. The server can do this if the caller is
+/// authenticated, or if the process has only one caller (stdio).
 fn is_known(ctx: &Ctx) -> bool {
     let client = &ctx.run.client;
     let over_http = client.extensions().get::<http::request::Parts>().is_some();
@@ -171,21 +173,21 @@ impl fmt::Debug for Results {
 }
 
 impl Ctx {
-    /// Creates a result set, and returns a dual response for it. The dual response contains a preview of the rows for
-    /// the model, and a link to all rows for the application. Return the dual response unchanged from your tool.
+    /// Creates a result set and returns a dual response, which your tool must return unchanged. For the model, the dual
+    /// response contains a preview of the rows. For the application, the dual response contains a link to all rows.
     ///
     /// The owner of the result set is the caller ([`principal`](Self::principal)), unless you set another owner with
     /// [`CreateOptions::for_owner`].
     ///
     /// # Replay
     ///
-    /// The result set is created in a [step](Self::step), so replay does not create it again.
+    /// The result set is created in a [step](Self::step), so replay does not create the result set again.
     ///
     /// # Errors
     ///
     /// Returns [`ErrorKind::Misuse`](crate::ErrorKind::Misuse) if the server has no store for result sets
-    /// ([`ServerBuilder::with_results`](crate::ServerBuilder::with_results)). Returns an error if the source of the
-    /// rows or the store for result sets fails.
+    /// ([`ServerBuilder::with_results`](crate::ServerBuilder::with_results)). Returns an error if the source cannot
+    /// return the rows, or if the store for result sets fails.
     ///
     /// # Examples
     ///
@@ -222,8 +224,8 @@ impl Ctx {
     }
 }
 
-/// Converts a dual response into the result of a tool: a text with the preview, a link, and structured content that
-/// contains both.
+/// Converts a dual response into the result of a tool. The result contains a text with the preview, a link, and
+/// structured content with the preview and the link.
 impl IntoToolOutput for DualResponse {
     fn output_schema() -> Option<Map<String, Value>> {
         match schema() {
@@ -235,7 +237,7 @@ impl IntoToolOutput for DualResponse {
     fn into_tool_output(self) -> crate::Result<ToolOutput> {
         let mut result = self.to_mcp_tool_result();
         let content: Vec<ContentBlock> = serde_json::from_value(result["content"].take())?;
-        // An application identifies the result set by this entry. The entry does not grant access to the rows.
+        // Applications read this `_meta` entry to identify the result set. The entry does not grant access to the rows.
         let named = json!({"id": self.resource_id, "url": self.resource_url});
         Ok(ToolOutput::new(content)
             .with_structured(result["structuredContent"].take())
@@ -301,7 +303,7 @@ struct Read {
     id: String,
 }
 
-/// Returns the first rows of a result set, for a client that reads its URI.
+/// Handles a client's read of a result set's URI. Returns the first rows of this result set.
 async fn read(ctx: &Ctx, Read { id }: Read) -> crate::Result<String> {
     let results = ctx.state::<Results>()?;
     match results.server.read(&id, &results.access(ctx)).await {
@@ -313,5 +315,6 @@ async fn read(ctx: &Ctx, Read { id }: Read) -> crate::Result<String> {
     }
 }
 
-/// The error code for a missing resource. The SDK converts it into the code of the client's protocol revision.
+/// The error code for a missing resource. If the client's protocol revision has a different code for a missing
+/// resource, the SDK converts the code.
 const NOT_FOUND: i32 = -32002;

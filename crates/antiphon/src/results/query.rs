@@ -1,4 +1,4 @@
-//! `query_result`: a tool with which a model queries all rows of a result set.
+//! The tool `query_result`. A model uses this tool to run an SQL query over all rows of a result set.
 
 use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 
@@ -32,22 +32,24 @@ columns with their types and what is in them: call it first if you do not know t
 bounded: aggregate or filter rather than ordering everything.
 - Result sets expire, and only their owner can query them. If a result set is gone, call the tool that created it again.";
 
-/// The query, and the result sets that it reads.
+/// The arguments of `query_result`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Ask {
-    /// The query. Example: SELECT state, count(*) AS n, sum(amount) AS total FROM result GROUP BY state ORDER BY total
-    /// DESC LIMIT 20
+    /// The SQL query. Example: SELECT state, count(*) AS n, sum(amount) AS total FROM result GROUP BY state ORDER BY
+    /// total DESC LIMIT 20
     sql: String,
-    /// The result set that is the table `result`: its ID, like rs_…, or its link, like `resource://rs_…`.
+    /// The result set that the query reads as the table `result`: an ID like rs_…, or a link like `resource://rs_…`.
     result: String,
-    /// Other result sets by the name of their table, each identified like `result`.
+    /// Other result sets that the query reads. Each key is a table name in the query. Each value is the ID or the link
+    /// of a result set.
     #[serde(default)]
     tables: Option<BTreeMap<String, String>>,
-    /// The display name of the new result set, in a few words.
+    /// A display name for the new result set. Use a few words.
     #[serde(default)]
     name: Option<String>,
-    /// The number of rows to show you, 1 to 100. Default: 50. The new result set has all rows.
+    /// The number of rows that you receive, from 1 to 100. Default: 50. The new result set contains all rows of the
+    /// query.
     #[serde(default)]
     #[schemars(range(min = 1, max = 100))]
     rows: Option<usize>,
@@ -67,7 +69,7 @@ async fn query_result(ctx: &Ctx, ask: Ask) -> Result<DualResponse> {
     let mut options =
         QueryOptions::new(ask.sql).with_name(name).with_sample(ask.rows.unwrap_or(ROWS).clamp(1, MAX_ROWS));
     let [(_, id), tables @ ..] = &sources[..] else {
-        return Err(Error::misuse("a query needs a result set"));
+        return Err(Error::misuse("the query names no result set: pass the ID of at least one result set"));
     };
     for (table, id) in tables {
         options = options.with_table(table, id);
@@ -79,7 +81,7 @@ async fn query_result(ctx: &Ctx, ask: Ask) -> Result<DualResponse> {
         loop {
             match calls::query(&results.server, id, &access, options.clone()).await {
                 Ok(made) => return Ok(made),
-                // The rows are still being written, or the query has to wait for other queries.
+                // Another request is still writing the rows, or the query must wait for other queries.
                 Err(
                     DualResponseError::NotReady { retry_after } | DualResponseError::Busy { retry_after },
                 ) if begun.elapsed().saturating_add(retry_after) < patience => {
@@ -92,16 +94,17 @@ async fn query_result(ctx: &Ctx, ask: Ask) -> Result<DualResponse> {
     made.await
 }
 
-/// The default number of rows in the preview. It is larger than the usual default, because most queries return groups.
+/// The default number of rows in a query's preview. Most queries return groups, so this default is larger than the
+/// default for other previews.
 const ROWS: usize = 50;
 
-/// The maximum number of rows in the preview.
+/// The maximum number of rows that a model can request for the preview.
 const MAX_ROWS: usize = 100;
 
-/// The minimum pause before a retry.
+/// The minimum time that the tool waits before it runs a busy query again.
 const SHORTEST: Duration = Duration::from_millis(50);
 
-/// Returns the result sets of a query, as pairs of a table name and an ID. The table `result` is first.
+/// Returns a pair of table name and result set ID for each table of a query. The first pair is the table `result`.
 fn sources(results: &Results, ask: &Ask) -> Result<Vec<(String, String)>, String> {
     let id = |argument: &str, named: &str| {
         results.id(named).map(ToOwned::to_owned).map_err(|error| format!("`{argument}`: {error}"))
@@ -118,7 +121,7 @@ fn sources(results: &Results, ask: &Ask) -> Result<Vec<(String, String)>, String
     Ok(sources)
 }
 
-/// Returns an error that helps the model to correct its query.
+/// Returns an error that describes how the model can correct its query.
 async fn told(
     results: &Results,
     access: &Access,
@@ -128,7 +131,8 @@ async fn told(
     let said = calls::message(error);
     let (text, lasting) = match error {
         DualResponseError::Refused { rule, .. } => {
-            // If a query is not valid, it may contain a wrong column name. So only this error lists the columns.
+            // An invalid query can contain a wrong column name. So only the error for an invalid query lists the
+            // columns.
             let columns = match *rule {
                 "not_valid" => columns(results, access, sources).await,
                 _ => String::new(),
@@ -145,7 +149,7 @@ async fn told(
             ),
             true,
         ),
-        // The message of the query engine can contain internal details, so the model does not receive it.
+        // A message of the query engine can contain internal details, so the model does not receive this message.
         DualResponseError::Query(_) => (
             "the query failed during its execution; look for a division by zero, an invalid cast, or a number that is too large"
                 .into(),
@@ -179,7 +183,7 @@ async fn columns(results: &Results, access: &Access, sources: &[(String, String)
 /// The maximum number of columns that an error lists for each result set.
 const MAX_COLUMNS: usize = 50;
 
-/// Returns an error that lists the missing result sets.
+/// Returns an error that lists the result sets that the query needs and that do not exist.
 async fn gone(results: &Results, access: &Access, sources: &[(String, String)]) -> String {
     let mut missing = Vec::new();
     for (table, id) in sources {

@@ -1,4 +1,4 @@
-//! Tests with saved result sets. They test the replay of tools, and the exact representation of numbers.
+//! Tests that a replay does not save a result set again, and that saved numbers stay exact.
 
 use std::{
     sync::{
@@ -37,7 +37,7 @@ use crate::{
     tool::ToolOutput,
 };
 
-/// Numbers that a 64-bit float cannot represent exactly. The second number is not a 64-bit integer either.
+/// Two numbers that a 64-bit float cannot represent exactly. A 64-bit integer cannot represent the second number.
 const LARGE: &str = "9007199254740993";
 const PRICE: &str = "12345678901234567.89";
 
@@ -47,7 +47,7 @@ fn entries() -> Rows {
     rows
 }
 
-/// A store that discards all rows, and returns the same ledger entry for every request.
+/// A store that discards all rows. For every request, the store returns one fixed ledger entry.
 #[derive(Debug)]
 struct Ledger;
 
@@ -126,7 +126,8 @@ impl SnapshotStore for Ledger {
     }
 }
 
-/// Returns a server with one result set, the ID of this result set, and a counter of created result sets.
+/// Returns a server that has one result set, the ID of this result set, and a counter of the result sets that the
+/// server has created.
 async fn serve() -> (Server, String, Arc<AtomicU32>) {
     let made = Arc::new(AtomicU32::new(0));
     let seen = Arc::clone(&made);
@@ -148,14 +149,14 @@ async fn serve() -> (Server, String, Arc<AtomicU32>) {
     (server, set, made)
 }
 
-/// Returns a host that supports MCP Apps.
+/// Returns a client that supports MCP Apps.
 async fn host(server: &Server) -> Client {
     let apps = json!({"mimeTypes": ["text/html;profile=mcp-app"]});
     let capabilities = json!({"extensions": {"io.modelcontextprotocol/ui": apps}});
     Client::connect_with(server, Revision::V2026_07_28, capabilities).await.unwrap()
 }
 
-/// Runs `query_result` until it ends. Returns its result and its journal.
+/// Runs the tool `query_result` until the tool returns. Returns the result and the journal of this run.
 async fn run(server: &Server, arguments: &Value) -> (ToolOutput, Journal) {
     let caller = crate::run::Client::of_task("first", &json!({}), crate::protocol::Revision::Rounds);
     let run = Arc::new(Run::new(caller, Arc::clone(&server.shared.service.runtime), None));
@@ -173,8 +174,8 @@ async fn run(server: &Server, arguments: &Value) -> (ToolOutput, Journal) {
     }
 }
 
-/// Tests a replica that stops between the query and the response. The next replica has the journal, and the client can
-/// send the same state several times.
+/// Tests a replica that stops after the query and before the response. The next replica continues with the journal. The
+/// client can send one `requestState` several times.
 #[tokio::test]
 async fn query_that_is_run_again_makes_no_second_set() {
     let (server, set, made) = serve().await;
@@ -214,7 +215,7 @@ async fn numbers_keep_every_digit_whichever_tool_answers() {
     let (text, _) = call("describe_result", json!({"result": set})).await;
     assert!(text.contains(&format!("7 to {LARGE}")) && text.contains(&format!("0.1 to '{PRICE}'")), "{text}");
 
-    // Data for the viewer passes through hosts that store every number as a float.
+    // Hosts forward the data to the viewer, and some hosts store every number as a float.
     let entry = json!([{"id": LARGE, "price": PRICE}]);
     let (_, page) = call("result_page", json!({"id": set})).await;
     assert_eq!(page["data"], entry);

@@ -3,10 +3,10 @@ use std::time::Duration;
 use super::{app, describe, query};
 use crate::tool::Tool;
 
-/// A `_meta` key of a tool. Its value has 3 to 10 words. The tool search of Claude Code finds the tool by these words.
+/// The `_meta` key with the search words of a tool. The tool search of Claude Code finds a tool by these 3 to 10 words.
 pub(super) const SEARCH_HINT: &str = "anthropic/searchHint";
 
-/// The tools with which models query result sets, and a viewer in which users see the rows.
+/// The configuration of the tools that query result sets for models, and of the viewer that shows the rows to users.
 ///
 /// | tool | used by | what it does |
 /// |---|---|---|
@@ -19,9 +19,9 @@ pub(super) const SEARCH_HINT: &str = "anthropic/searchHint";
 /// | `result_link` | the viewer | returns a signed link to a result set |
 ///
 /// The viewer is an MCP App: a web page that hosts show together with a tool's result. The viewer shows a table of all
-/// rows, statistics, charts and exports. Hosts show the viewer for results of `query_result`. To show it for the
-/// results of another tool, use [`Tool::with_result_viewer`]. If a client has not declared the extension
-/// `io.modelcontextprotocol/ui`, the server does not list the viewer's tools.
+/// rows, statistics, charts and exports. Hosts show the viewer for results of `query_result`. To show the viewer for
+/// the results of another tool, use [`Tool::with_result_viewer`]. The server lists the viewer's tools only to clients
+/// that have declared the extension `io.modelcontextprotocol/ui`.
 ///
 /// ```
 /// use antiphon::{results::ResultTools, Server};
@@ -53,7 +53,7 @@ impl Default for ResultTools {
 }
 
 impl ResultTools {
-    /// Creates a configuration with all tools and the viewer.
+    /// Creates a configuration that turns on all tools and the viewer.
     pub fn new() -> Self {
         Self::default()
     }
@@ -81,7 +81,7 @@ impl ResultTools {
         self.viewer
     }
 
-    /// Returns the tools that are turned on.
+    /// Returns the tools that this configuration turns on.
     pub(crate) fn tools(&self) -> Vec<Tool> {
         let mut tools = Vec::new();
         if self.query {

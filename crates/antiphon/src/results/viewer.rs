@@ -21,18 +21,19 @@ use crate::{
 /// The URI of the viewer without the digest of the web page. [`result_viewer`] returns the complete URI.
 pub const RESULT_VIEWER: &str = "ui://antiphon/result";
 
-/// The `_meta` key under which a tool's result identifies its result set: `{"id", "url"}`. Applications read this key.
-/// The value does not grant access to the rows.
+/// The `_meta` key under which a tool's result identifies its result set: `{"id", "url"}`. Applications read this
+/// `_meta` key. The value of the key does not grant access to the rows.
 pub const RESULT_META: &str = "antiphon/result";
 
-/// The `_meta` key for hosts that implement the specification before its final version.
+/// The `_meta` key that hosts read if they implement a draft of the MCP Apps specification.
 const LEGACY_META: &str = "ui/resourceUri";
 
 /// Returns the URI of the viewer, which is an MCP resource. The URI consists of [`RESULT_VIEWER`] and the first 16
 /// hexadecimal digits of the web page's SHA-256 digest.
 ///
-/// Hosts cache web pages by URI. So each version of the web page has a different URI. During an upgrade, replicas have
-/// different versions. So a server accepts the URIs of other versions too, and serves its own version at these URIs.
+/// Hosts cache web pages by URI, so each version of the web page has a different URI. During an upgrade, the replicas
+/// have different versions of the web page. If a host requests the URI of another version, the server returns the
+/// version that this server has.
 pub fn result_viewer() -> &'static str {
     static URI: LazyLock<String> =
         LazyLock::new(|| format!("{RESULT_VIEWER}/{}", &sha256(VIEWER.as_bytes())[..16]));
@@ -44,7 +45,8 @@ impl Tool {
     /// [`ServerBuilder::with_result_tools`](crate::ServerBuilder::with_result_tools).
     ///
     /// If the client supports MCP Apps, the tool's results contain no `resource_link` blocks. Some hosts do not forward
-    /// a result with such a block to the viewer. The text and the structured content still identify the result set.
+    /// a result to the viewer if the result has a `resource_link` block. The text and the structured content of the
+    /// result still identify the result set.
     #[must_use]
     pub fn with_result_viewer(mut self) -> Self {
         let mut ui = ui(&self).cloned().unwrap_or_default();
@@ -54,8 +56,8 @@ impl Tool {
     }
 }
 
-/// Wraps the function of a tool whose results are shown in the viewer. The wrapped function adapts each result to the
-/// client.
+/// Wraps the function of a tool whose results the viewer shows. The wrapped function changes each result into the form
+/// that the client supports.
 fn beside_viewer(call: Callable<ToolOutput>) -> Callable<ToolOutput> {
     let wrapped: Callable<ToolOutput> = Box::new(move |ctx, arguments| {
         let answer = call(ctx, arguments);
@@ -71,8 +73,8 @@ fn beside_viewer(call: Callable<ToolOutput>) -> Callable<ToolOutput> {
     wrapped
 }
 
-/// Records the result set of a tool's result as the newest result set of the caller. If the host does not forward the
-/// tool's result to the viewer, the viewer reads the newest result set.
+/// Records the result set in `output` as the caller's newest result set. The viewer shows the newest result set if the
+/// host does not forward the tool's result to the viewer.
 async fn record_newest(ctx: &Ctx, output: &ToolOutput) {
     let id = output.meta.get(RESULT_META).and_then(|named| named["id"].as_str());
     let (Some(id), Some(results)) = (id, ctx.run.runtime.state::<Results>()) else { return };
@@ -81,7 +83,7 @@ async fn record_newest(ctx: &Ctx, output: &ToolOutput) {
     }
 }
 
-/// Returns whether hosts show the viewer for results of the tool.
+/// Returns `true` if hosts show the results of the tool in the viewer.
 pub(crate) fn is_attached(tool: &Tool) -> bool {
     let uri = ui(tool).and_then(|ui| ui.get("resourceUri")?.as_str());
     uri.is_some_and(|uri| uri.starts_with(RESULT_VIEWER))
@@ -91,15 +93,15 @@ fn ui(tool: &Tool) -> Option<&Map<String, Value>> {
     tool.definition().meta.as_ref()?.0.get(UI_META)?.as_object()
 }
 
-/// Returns the viewer as a resource. The web page is the same for every result set. The web page receives the result
-/// set to show from the host.
+/// Returns the viewer as a resource. Every result set uses the same web page. The host sends the result set to the web
+/// page.
 pub(super) fn resource(results: &DualResponseServer) -> Resource {
     async fn page(_: &Ctx, _: ()) -> Result<&'static str> {
         Ok(VIEWER)
     }
     let ui = json!({
-        // If the host allows it, the viewer fetches rows directly from this origin. Otherwise, it fetches rows through
-        // the host.
+        // The viewer fetches rows directly from this origin if the host allows direct requests. If the host does not
+        // allow direct requests, the viewer fetches rows through the host.
         "csp": {"connectDomains": [origin(results.base_url())]},
         "prefersBorder": false,
     });
@@ -112,7 +114,7 @@ pub(super) fn resource(results: &DualResponseServer) -> Resource {
         .with_meta(UI_META, ui)
 }
 
-/// Returns the origin of a valid URL: the scheme, the host and the port.
+/// Returns the origin (scheme, host and port) of a valid URL.
 fn origin(url: &str) -> &str {
     let host = url.find("://").map_or(0, |at| at + 3);
     let end = url[host..].find('/').map_or(url.len(), |at| host + at);

@@ -1,9 +1,10 @@
 //! Sends pending questions to a client in a session, or to a provider.
 //!
-//! A sampling request goes to the client's model or to the model of a provider. The sampling policy decides which
-//! model is asked first. By default, the provider is asked if the client has no model, refuses or fails. The provider
-//! is also asked if few rounds are left, because these rounds are reserved for questions to users. The journal contains
-//! the reply, so a replay does not choose a model again.
+//! The server sends a sampling request to the client's model, or to the model of a provider. The sampling policy
+//! decides which model the server asks first. By default, the server asks the provider if the client has no model,
+//! refuses the request or fails. The last rounds of a run are reserved for questions to users. So the server also asks
+//! the provider if the run has few rounds left. The journal contains the model's reply, so a replay uses this reply and
+//! asks no model.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,8 +14,10 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::Poll,
-    time::{Duration, Instant},
+    time::Duration,
 };
+
+use tokio::time::Instant;
 
 use antiphon_llm::{Model, Request};
 use antiphon_replay::{Failure, Key, Outcome};
@@ -31,16 +34,17 @@ use crate::{
     protocol::{Level, Note, Revision},
 };
 
-/// The order in which the client's model and the server's model (the provider) answer sampling requests.
+/// The policy that decides whether the client's model or the server's model (the provider) answers a sampling request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum SamplingPolicy {
-    /// Asks the client's model first. Asks the provider if the client has no model, refuses or fails, or if the run
-    /// has few rounds left. The provider then receives the prompts, and the operator pays for them.
+    /// Asks the client's model first. Asks the provider if the client has no model, refuses the request or fails. Also
+    /// asks the provider if the run has few rounds left. The provider then receives the prompts, and the operator pays
+    /// for the request.
     #[default]
     ClientFirst,
-    /// Asks the provider first. Asks the client's model if the provider fails.
+    /// Asks the provider first. If the provider fails, asks the client's model.
     ProviderFirst,
     /// Asks only the client's model. No prompt is sent to a provider.
     ClientOnly,
@@ -48,21 +52,22 @@ pub enum SamplingPolicy {
     ProviderOnly,
 }
 
-/// The `_meta` key under which a provider's reply contains a [`Via`]. Replies of the client's model do not have this
-/// key.
+/// The `_meta` key under which a provider's reply contains a [`Via`]. Replies of the client's model do not have the key
+/// `antiphon/via`.
 pub const VIA_META: &str = "antiphon/via";
 
-/// The provider that replied to a sampling request, and the reason why it was asked. Stored under [`VIA_META`].
+/// The provider that replied to a sampling request, and the reason why the server asked this provider. The provider's
+/// reply contains this information under [`VIA_META`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Via {
     /// The name of the provider's model, as the operator configured it.
     pub provider: String,
-    /// The reason why the provider was asked.
+    /// The reason why the server asked the provider.
     pub because: String,
 }
 
-/// The server's model and the sampling policy.
+/// The server's model, and the policy that decides when the server uses this model.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Models {
     pub(crate) policy: SamplingPolicy,
@@ -76,16 +81,17 @@ enum Answerer {
     Provider,
 }
 
-/// The reason why a provider is asked.
+/// The reason why the server asks a provider instead of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FallbackReason {
-    /// The operator's policy requires it.
+    /// The operator set a sampling policy that selects the provider.
     Policy,
     /// The client has not declared the required capability.
     Capability(Capability),
-    /// The client refused or failed.
+    /// The client refused the request, or failed to answer the request.
     Failed,
-    /// The client did not answer the question. In a round, a client has no other way to refuse a question.
+    /// The client did not answer the question. On MCP 2026-07-28, a client can refuse a question only by not answering
+    /// the question.
     Unanswered,
     /// The run has few rounds left with this client.
     Rounds,
@@ -106,47 +112,49 @@ impl fmt::Display for FallbackReason {
     }
 }
 
-/// The decision how to handle a question.
+/// The decision which party the server asks, or how the question ends.
 #[derive(Debug)]
 enum Route {
     Client,
     Provider(Arc<dyn Model>, FallbackReason),
-    /// Neither the client nor a provider can be asked. The client lacks this capability.
+    /// Neither the client nor a provider can answer the question. The value is the capability that the client lacks.
     Nobody(Capability),
-    /// The client cannot be asked, but the user can answer through another channel.
+    /// The client cannot show the question, but the user can answer the question through another channel.
     Elsewhere,
-    /// All parties that could answer were asked, and all of them failed.
+    /// The server asked all parties that could answer, and all these parties failed.
     Failed(Failure),
 }
 
-/// The information that the decision depends on.
+/// The information that determines which party answers a question.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 struct Situation<'a> {
     client: &'a Client,
-    /// The number of rounds that are left. The next field is true if this round is necessary anyway, for other
-    /// questions.
+    /// The number of rounds that the run has left. The field `round_is_made` is true if other questions need the next
+    /// round anyway.
     rounds_left: u32,
     round_is_made: bool,
-    /// Whether the client received the question in the previous round and did not answer it.
+    /// Whether the client received the question in the previous round and did not answer the question.
     unanswered: bool,
-    /// The parties that were asked, with their failures.
+    /// The parties that failed to answer the question, each with the failure.
     tried: &'a [(Answerer, Failure)],
-    /// The channels in addition to the client.
+    /// The channels, other than the client, through which the user can answer the question.
     channels: Channels,
-    /// Whether the model can relay answers, if the question allows it.
+    /// Whether the server allows the model to relay a user's answer. The question must also allow relayed answers.
     relays: bool,
-    /// Whether the client's request has already been answered. The server then cannot send questions to the client.
+    /// Whether the server has already answered the client's request. If `true`, the server can no longer send questions
+    /// to the client.
     gone: bool,
-    /// Whether the client answers questions without showing them to the user.
+    /// Whether the client answers questions without showing the questions to the user.
     unresponsive: bool,
-    /// Whether a form fails if the client answers it without showing it to the user.
+    /// Whether a form fails if the client answers the form without showing the form to the user.
     checks_client: bool,
     /// Whether the question has reached its deadline without an answer.
     expired: bool,
 }
 
-/// The number of rounds that are reserved for questions to users, if a provider can answer sampling requests.
+/// The number of rounds that are reserved for questions to users. Rounds are reserved only if a provider can answer
+/// sampling requests.
 const KEPT_FOR_PEOPLE: u32 = 3;
 
 impl Models {
@@ -161,7 +169,7 @@ impl Models {
             *situation;
         let missing = client.lacks(request).or_else(|| gone.then_some(Capability::Session));
         if !is_sampling(request) {
-            // If the client has refused the question, a model must not answer it.
+            // If the client has refused the question, a model must not answer this question.
             if (channels.carry(request) && (missing.is_some() || unresponsive))
                 || (relays && missing.is_some() && allows_relay(request))
             {
@@ -177,7 +185,7 @@ impl Models {
                 return Route::Failed(error.to_failure());
             }
             if checks_client && unresponsive && is_form(request) {
-                // The tool returns another channel to the model.
+                // After this error, the tool describes another channel to the model.
                 return Route::Failed(Error::new(ErrorKind::Unanswered).to_failure());
             }
             return match (tried, missing) {
@@ -222,8 +230,8 @@ impl Models {
     }
 }
 
-/// Returns the error for a question that no party has answered. If only the client was asked, the error is the
-/// client's error.
+/// Returns the error for a question that no party has answered. If the server asked only the client, the function
+/// returns the client's error.
 fn nobody_left(tried: &[(Answerer, Failure)], missing: Option<Capability>) -> Failure {
     if let [(Answerer::Client, failure)] = tried {
         return failure.clone();
@@ -248,15 +256,15 @@ fn is_sampling(request: &Value) -> bool {
     request["method"] == "sampling/createMessage"
 }
 
-/// The name of the log message that a provider is asked instead of the client. Each run sends this message at most
-/// once.
+/// The name of the log message which reports that the server asks a provider instead of the client. Each run sends this
+/// log message at most once.
 const PROVIDER: &str = "provider";
 
 type Answer<'a> = Pin<Box<dyn Future<Output = Result<Value>> + Send + 'a>>;
 
-/// Waits for `answer`, but at most for `limit`. After that time, returns `ErrorKind::Unanswered`.
+/// Waits for `answer`, but at most for `limit`. If no answer arrives within `limit`, returns `ErrorKind::Unanswered`.
 ///
-/// At the limit, `answer` is dropped. This withdraws the question.
+/// When `limit` has passed, `in_time` drops the future `answer`. Dropping the future withdraws the question.
 async fn in_time(answer: impl Future<Output = Result<Value>>, limit: Option<Duration>) -> Result<Value> {
     let Some(limit) = limit else { return answer.await };
     tokio::time::timeout(limit, answer).await.unwrap_or_else(|_| Err(Error::new(ErrorKind::Unanswered)))
@@ -264,13 +272,14 @@ async fn in_time(answer: impl Future<Output = Result<Value>>, limit: Option<Dura
 
 pub(super) struct Asking<'a> {
     run: &'a Run,
-    /// The requests in flight, by question key and question number. In a loop, several questions have the same key.
+    /// The requests in flight. A question key and a question number identify each request, because several questions in
+    /// a loop have the same key.
     requests: BTreeMap<(Key, u64), Sent<'a>>,
-    /// The parties that failed to answer, by question.
+    /// For each question, the parties that failed to answer, each with the failure.
     tried: BTreeMap<(Key, u64), Vec<(Answerer, Failure)>>,
     /// The number of pending questions that the user must answer through another channel.
     elsewhere: usize,
-    /// Whether the session has a record that the client has received a form of this call.
+    /// Whether the session contains a record that this call has sent a form to the client.
     watched: bool,
 }
 
@@ -280,12 +289,13 @@ struct Sent<'a> {
     answer: Answer<'a>,
     /// Whether the request asks the client to show a form.
     is_form: bool,
-    /// The form that the client received, and the time at which it was sent. `None` if the user cannot answer through
-    /// another channel.
+    /// The form that the server sent to the client, and the time at which the server sent the form. The value is `None`
+    /// if the client is the user's only channel.
     form: Option<(Value, Instant)>,
 }
 
-/// The decision about one question. It is made while the state is locked, and applied later.
+/// The decision about one question. The server decides while the lock of the state is held, and sends or ends the
+/// question after the lock is released.
 enum Decided {
     Ask(Answerer, Value, Option<(Arc<dyn Model>, FallbackReason)>),
     End(Outcome),
@@ -296,13 +306,13 @@ impl<'a> Asking<'a> {
         Self { run, requests: BTreeMap::new(), tried: BTreeMap::new(), elsewhere: 0, watched: false }
     }
 
-    /// Returns whether the client has received a form and has not answered it yet.
+    /// Returns whether the client has received a form and has not answered this form yet.
     pub(super) fn has_form_out(&self) -> bool {
         self.requests.values().any(|sent| sent.is_form)
     }
 
-    /// Returns whether all pending questions wait for answers through other channels than the client. `asks` is the
-    /// number of pending questions.
+    /// Returns `true` if the user must answer all pending questions through channels other than the client. `asks` is
+    /// the number of pending questions.
     pub(super) fn only_elsewhere(&self, asks: usize) -> bool {
         asks > 0 && self.elsewhere == asks
     }
@@ -312,11 +322,11 @@ impl<'a> Asking<'a> {
         self.requests.values().filter(|sent| sent.answerer == Answerer::Provider).count()
     }
 
-    /// Sends the pending questions that were not sent yet. Ends the questions that no party can answer.
+    /// Sends the pending questions that the server has not sent yet. Ends the questions that no party can answer.
     ///
-    /// Returns whether it ended any questions. In a session, only one form is sent at a time, because the user has
-    /// only one screen. On MCP 2026-07-28, no questions are sent to the client here. The questions that stay pending
-    /// become part of the round's response.
+    /// Returns `true` if this method ended a question. In a session, the server sends only one form at a time, because
+    /// the user has only one screen. On MCP 2026-07-28, this method does not send questions to the client. Instead, the
+    /// response of the round contains the pending questions.
     pub(super) fn start(&mut self) -> bool {
         let mut state = self.run.state();
         let decided = self.decide(&mut state);
@@ -356,8 +366,8 @@ impl<'a> Asking<'a> {
                 }
             }
         }
-        // Each run sends this notice only once. The replay machine stores the notice in the journal, even in a loop
-        // whose earlier entries are discarded.
+        // Each run sends this log message only once. The journal records that the run has sent the message, even in a
+        // loop that discards earlier entries.
         let news = because.filter(|_| state.machine().say_once(PROVIDER));
         drop(state);
         let out = self.requests.values().any(|sent| sent.form.is_some());
@@ -374,7 +384,7 @@ impl<'a> Asking<'a> {
 
     fn decide(&mut self, state: &mut State) -> Vec<((Key, u64), Decided)> {
         let run = self.run;
-        // The rounds of a task are not limited.
+        // A task can have any number of rounds.
         let rounds_left = match run.persistence() {
             Some(_) => u32::MAX,
             None => run.runtime.limits.max_rounds.saturating_sub(state.machine().round()),
@@ -384,8 +394,7 @@ impl<'a> Asking<'a> {
         let pending = machine.pending_since();
         let unanswered: BTreeSet<&Key> =
             pending.iter().map(|(key, ..)| *key).filter(|key| machine.is_unanswered(key)).collect();
-        // Dropping a request cancels the request. So this statement withdraws the questions that the tool no longer
-        // awaits.
+        // Dropping a request cancels this request. So this code withdraws the questions that the tool no longer awaits.
         let waits = |(key, since): &(Key, u64)| {
             pending.iter().any(|(waiting, asked, _)| *waiting == key && asked == since)
         };
@@ -416,11 +425,12 @@ impl<'a> Asking<'a> {
             let checks_client = run.ask.checks_client;
             let is_watched = is_form(request) && (checks_client || channels.carry(request));
             if unanswered && was_sent && is_watched && !run.is_unresponsive() {
-                // The client returned without an answer to this form, or with an answer without content.
+                // The client did not answer this form, or the client's answer has no content.
                 run.mark_unresponsive();
             }
             let unresponsive = run.is_unresponsive();
-            // In a loop, the next question has the same key. So the question must also be unanswered.
+            // In a loop, the next question has the same key as an expired question. So the code also checks that this
+            // question is unanswered.
             let expired = unanswered && run.expired.contains(key.as_str());
             let client = &run.client;
             let situation = Situation {
@@ -462,8 +472,8 @@ impl<'a> Asking<'a> {
     pub(super) async fn answered(&mut self) {
         let (id, answer) = std::future::poll_fn(|cx| {
             for (id, Sent { answer: request, .. }) in &mut self.requests {
-                // A provider can be third-party code, which can panic. A panic is converted into an error, so that the
-                // call gets a response.
+                // A provider can be third-party code, which can panic. This code converts a panic into an error, so
+                // that the client gets a response.
                 match catch_unwind(AssertUnwindSafe(|| request.as_mut().poll(cx))) {
                     Ok(Poll::Ready(answer)) => return Poll::Ready((id.clone(), answer)),
                     Ok(Poll::Pending) => {}
@@ -481,13 +491,13 @@ impl<'a> Asking<'a> {
         let Some(Sent { answerer, form, .. }) = self.requests.remove(&id) else { return };
         let mut answer = match answer {
             Ok(answer) => answer,
-            // Another party may still be able to answer. The next call of `start` chooses this party, or ends the
-            // question.
+            // If another party can answer the question, the next call of `start` asks this party. Otherwise, `start`
+            // ends the question.
             Err(error) => {
                 match error.kind() {
-                    // The client does not show forms, although it has declared that it does.
+                    // The client has declared that it shows forms, but the client does not show forms.
                     ErrorKind::Client { .. } if form.is_some() => self.run.mark_unresponsive(),
-                    // The user may have been absent. So only this run stops asking the client.
+                    // The user may have been absent. So only this run stops sending questions to the client.
                     ErrorKind::Unanswered if form.is_some() => self.run.stop_asking_client(),
                     _ => {}
                 }
@@ -499,8 +509,8 @@ impl<'a> Asking<'a> {
             && (lacks_content(&request, &answer)
                 || (sent.elapsed() < self.run.ask.quick && is_empty_answer(&request, &answer)))
         {
-            // The answer arrived faster than a user can answer, or has no content. So no user has answered. The
-            // question stays open, and the next call of `start` chooses another channel.
+            // The answer has no content, or arrived faster than a user can answer. So the answer does not come from a
+            // user. The question stays open, and the next call of `start` chooses another channel.
             self.run.mark_unresponsive();
             return;
         }
@@ -516,8 +526,8 @@ impl<'a> Asking<'a> {
         }
     }
 
-    /// Logs that a provider is asked instead of the client. If the client requested log messages of this level, also
-    /// sends a log message to the client.
+    /// Logs that the server asks a provider instead of the client. If the client requested log messages of this level,
+    /// this method also sends a log message to the client.
     fn say(&self, model: &str, because: FallbackReason) {
         let run = self.run;
         tracing::info!(run = run.id(), model, %because, "a sampling request is sent to the server's model instead of the client");
@@ -530,9 +540,9 @@ impl<'a> Asking<'a> {
 
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
-        // If the client has cancelled the call, the handler of the cancellation reads and removes this record. If the
-        // connection has only ended, the reason is unknown. The cancellation token of a call is also cancelled after
-        // the response.
+        // After the response, the server also cancels the cancellation token of the call. If the client has cancelled
+        // the call, the cancellation handler reads and removes this record. If the connection has ended without a
+        // cancellation, the reason is unknown.
         let is_answered = self.run.persistence().is_some();
         if self.watched && (is_answered || !self.run.client.cancelled().is_cancelled()) {
             self.run.watch_form(false);
@@ -540,7 +550,7 @@ impl Drop for Asking<'_> {
     }
 }
 
-/// Sends a sampling request to a provider, within the caller's budget for the server's model.
+/// Sends a sampling request to a provider. Returns an error if the caller has spent the budget for the server's model.
 async fn ask_provider(
     run: &Run,
     model: Arc<dyn Model>,

@@ -1,4 +1,4 @@
-//! Steps that run at most once, even if a client sends a request several times.
+//! At-most-once steps: a step runs at most once, even if a client sends the request several times.
 
 use std::{future::Future, sync::Arc};
 
@@ -15,17 +15,18 @@ use crate::{
     error::{Error, ErrorKind, Result},
 };
 
-/// The state of a step, as it is stored.
+/// The stored state of an at-most-once step.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Claim {
-    /// A process has started the step. No other process is allowed to start it.
+    /// A process has started the step. No other process is allowed to start the step.
     Begun(String),
     Done(Value),
-    /// The step has completed. Its result is large, so it is stored in separate records.
+    /// The step has completed. The result of the step is large, so the store contains the result in separate records.
     DoneApart(Pieces),
     Failed(Failure),
-    /// The step was started, but its process stopped sending heartbeats. The outcome is unknown.
+    /// A process started the step and then stopped sending heartbeats. So the server cannot determine whether the step
+    /// has completed.
     Indeterminate,
 }
 
@@ -34,23 +35,24 @@ impl Claim {
         Ok(serde_json::to_vec(self)?.into())
     }
 
-    /// Parses the stored state. Returns `None` if the step is still in progress.
+    /// Parses the stored state of a step. Returns `None` if another process is still running the step.
     fn settled(bytes: &Bytes) -> Option<Self> {
         serde_json::from_slice(bytes).ok().filter(|claim| !matches!(claim, Self::Begun(_)))
     }
 }
 
-/// The maximum size of a result that is stored in the record itself, in bytes.
+/// The maximum size in bytes of a result that the record itself contains. Larger results are stored in separate
+/// records.
 const INLINE: usize = 64 * 1024;
 
-/// Runs a step, unless the step has already run. In that case, returns the recorded result.
+/// Runs a step. If the step has already run, returns the recorded result instead.
 ///
-/// The claim is stored before the side effect, and the result is stored before the run continues. If the process stops
-/// between these two writes, the outcome is unknown. A later attempt then returns `ErrorKind::Indeterminate`, and the
-/// step does not run again.
+/// The process stores the claim before the side effect, and stores the result before the run continues. If the process
+/// stops between these two writes, the server cannot determine whether the side effect has happened. In this case, the
+/// step does not run again, and a later attempt returns `ErrorKind::Indeterminate`.
 ///
-/// In a task, the run's record also contains the claim. This second claim does not expire before the run's record. The
-/// claim in the store expires at the same time as a `requestState`.
+/// In a task, the record of the task also contains the claim, for as long as the record exists. The separate claim in
+/// the store expires at the same time as a `requestState`.
 pub(crate) async fn at_most_once<T, F, Fut>(
     run: Arc<Run>,
     step: String,
@@ -80,7 +82,8 @@ where
             }
             None
         }
-        // If the run becomes a task during the step, `claiming` adds the started step to the task's record.
+        // If the run becomes a task during the step, `claiming` ensures that the task's record contains the started
+        // step.
         None => Some(run.claiming(&idempotency_key, &step)),
     };
     let claim = Claim::Begun(random_id()).write()?;
@@ -98,7 +101,8 @@ where
         Err(error) => Ok(Claim::Failed(error.to_failure())),
     };
     let told = match settled {
-        // This process has the result. So it replaces the state `Indeterminate`, if another process has written it.
+        // This process has the result. If another process has written the state `Indeterminate`, this process replaces
+        // that state with the result.
         Ok(claim) => {
             held.settle(claim.write()?, ttl, |found| {
                 matches!(Claim::settled(found), Some(Claim::Indeterminate))
@@ -122,7 +126,8 @@ where
             step,
             "the claim on an at-most-once step was lost before the step ended; other attempts cannot read its result"
         ),
-        // This process has the result of the side effect, but other processes will find that the outcome is unknown.
+        // This process has the result of the side effect but could not store the result. So other processes cannot
+        // determine the result of the step.
         Err(error) => {
             tracing::error!(step, %error, "the result of an at-most-once step could not be stored; other attempts report an unknown outcome");
         }
@@ -130,7 +135,7 @@ where
     result
 }
 
-/// Converts the reason why the leg must stop into an error for the tool. The driver checks the same reason and ends
+/// Converts the reason why the leg must stop into an error for the tool. The driver checks this reason too, and ends
 /// the leg.
 fn stopped(stop: Stop) -> Error {
     match stop {
@@ -170,8 +175,8 @@ async fn another_took<T: DeserializeOwned>(
         Watched::Settled(Claim::Failed(failure)) => Err(Error::from_failure(failure)),
         Watched::Settled(Claim::Begun(_) | Claim::Indeterminate) | Watched::Gone => Err(indeterminate()),
         Watched::Silent(revision) => {
-            // The next attempt then does not have to wait for missing heartbeats. If the holder is still alive, it
-            // overwrites this state with the result.
+            // With this stored state, the next attempt does not wait for heartbeats. If the process that holds the
+            // claim is still alive, that process overwrites this state with the result.
             let verdict = Claim::Indeterminate.write()?;
             if let Err(error) = store.update(key, verdict, Some(runtime.seals_last()), revision).await {
                 tracing::debug!(%error, "the unknown outcome of an at-most-once step could not be stored");
@@ -185,7 +190,8 @@ async fn another_took<T: DeserializeOwned>(
 mod tests {
     use super::*;
 
-    /// Records in the formats of earlier versions. This version must be able to read all of them.
+    /// Records that earlier versions of Antiphon have written. The current version must be able to read all these
+    /// records.
     const STORED: [&str; 5] = [
         r#"{"begun":"9f3c"}"#,
         r#"{"done":null}"#,
@@ -221,7 +227,7 @@ mod tests {
         for record in claims.filter(|record| record["key"].as_str().unwrap().starts_with(STEPS)) {
             let value = record["value"].as_str().unwrap();
             let value = base64::engine::general_purpose::STANDARD.decode(value).unwrap();
-            // Every stored value begins with a 16-byte write number, which is skipped here.
+            // Every stored value begins with a 16-byte write number. This code skips the write number.
             let claim = Claim::settled(&Bytes::from(value).slice(16..));
             assert!(matches!(claim, Some(Claim::Done(_))), "{claim:?}");
             read += 1;

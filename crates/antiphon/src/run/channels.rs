@@ -1,10 +1,12 @@
-//! The channels through which users answer questions that their client cannot show.
+//! The channels through which a user can answer a question that the user's client cannot show.
 
 use std::{
     collections::HashMap,
     sync::{Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
+
+use tokio::time::Instant;
 
 use http::Uri;
 use serde::{Deserialize, Serialize};
@@ -13,41 +15,41 @@ use serde_json::Value;
 pub(crate) use crate::url_elicitation::Channel;
 use crate::url_elicitation::RELAY_META;
 
-/// The channels through which users can answer questions of a run. A form that the client shows during a call is not
-/// one of these channels.
+/// The channels through which users can answer questions of a run. A form that the client shows during a call does not
+/// count as a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Channels {
-    /// The client shows MCP Apps, and the server has the app form.
+    /// Whether the client shows MCP Apps, and the server has the form that is an MCP App.
     #[serde(default)]
     pub(crate) app: bool,
-    /// The server has an answer page.
+    /// Whether the server has an answer page.
     #[serde(default)]
     pub(crate) page: bool,
-    /// The client can show the question itself, when the model calls `task_result`.
+    /// Whether the client itself can show the question when the model calls `task_result`.
     #[serde(default)]
     pub(crate) client: bool,
 }
 
 impl Channels {
-    /// Returns whether there is at least one channel.
+    /// Returns `true` if the user has at least one channel.
     pub(crate) fn any(self) -> bool {
         self.app || self.page || self.client
     }
 
-    /// Returns the channels without the client's own channel.
+    /// Returns a copy of the channels in which the field `client` is `false`.
     pub(crate) fn without_client(self) -> Self {
         Self { client: false, ..self }
     }
 
-    /// Returns whether the user can answer `request` through one of the channels. Every channel can show a form. Only
-    /// the app form and the answer page can show a question to open a web page. They must also be allowed to show its
-    /// link.
+    /// Returns `true` if the user can answer `request` through at least one of the channels. Every channel can show a
+    /// form. Only the app form and the answer page can ask the user to open a link. Both show a link only if the server
+    /// allows this kind of link.
     pub(crate) fn carry(self, request: &Value) -> bool {
         (self.any() && is_form(request)) || (self.show_links() && is_link(request))
     }
 
-    /// Returns the reason why the channels cannot show the link of `request`. Returns `None` if a channel can show the
-    /// link, if no channel shows links, or if `request` has no link.
+    /// Returns the reason why the server must not show the link that `request` contains. Returns `None` if a channel
+    /// can show the link, if no channel shows links, or if `request` has no link.
     pub(crate) fn link_problem(self, request: &Value) -> Option<&'static str> {
         link(request).filter(|_| self.show_links())?.err()
     }
@@ -89,7 +91,8 @@ pub(crate) fn link(request: &Value) -> Option<Result<Link<'_>, &'static str>> {
 }
 
 fn checked_link(url: &str) -> Result<Link<'_>, &'static str> {
-    // Browsers remove or replace these characters. The actual host could then differ from the host that the user sees.
+    // Browsers remove or replace these characters. So the browser could open another host than the host that the user
+    // sees.
     if !url.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\') {
         return Err("it has spaces, backslashes or characters that are not ASCII");
     }
@@ -110,7 +113,7 @@ fn checked_link(url: &str) -> Result<Link<'_>, &'static str> {
     Ok(Link { url, host: authority.as_str().to_ascii_lowercase() })
 }
 
-/// Returns whether `answer` is empty: it declines or cancels the question, or it accepts a form but contains no values.
+/// Returns `true` if `answer` declines or cancels the question, or if `answer` accepts a form but contains no values.
 /// If an empty answer arrives faster than a user could answer, the client has not shown the question.
 pub(crate) fn is_empty_answer(request: &Value, answer: &Value) -> bool {
     match answer["action"].as_str() {
@@ -124,43 +127,44 @@ pub(crate) fn is_empty_answer(request: &Value, answer: &Value) -> bool {
     }
 }
 
-/// The settings of a call for its questions, and the time after which a long call returns.
+/// The settings for the questions that a call asks, and for calls that take a long time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AskOptions {
-    /// The channels in addition to the client itself.
+    /// The channels through which the user can answer, in addition to the client itself.
     pub(crate) channels: Channels,
-    /// Whether the model can relay answers, if the question allows it.
+    /// Whether the server allows the model to relay a user's answer. The question must also allow relayed answers.
     pub(crate) relay: bool,
-    /// The shortest time in which a user could answer. An empty answer that arrives earlier comes from the client
-    /// itself.
+    /// The shortest time in which a user could answer a question. If an empty answer arrives earlier, the server
+    /// assumes that the client created the answer without the user.
     pub(crate) quick: Duration,
-    /// How long a question stays open if the user must answer through another channel.
+    /// How long a question stays open if the user must answer through a channel other than the client.
     pub(crate) expiry: Duration,
-    /// The duration of a call after which the run continues without the client.
+    /// If a call takes longer than this duration, the server returns from the call, and the run continues as a task.
     pub(crate) hand_over_after: Option<Duration>,
-    /// The maximum time without a message to the client. After that time, the server sends a heartbeat.
+    /// The maximum time for which the server sends no message to the client. After this time, the server sends a
+    /// heartbeat.
     pub(crate) heartbeat: Option<Duration>,
     /// The maximum number of the caller's runs that can wait for users.
     pub(crate) max_waiting: Option<usize>,
-    /// Whether a question fails if the client answers it without showing it to the user. The tool then tells the model
-    /// another way to reach the user.
+    /// Whether a question fails if the client answers the question without showing the question to the user. The tool
+    /// can then tell the model how to reach the user in another way.
     pub(crate) checks_client: bool,
 }
 
 impl AskOptions {
-    /// Returns whether the server ignores answers that do not come from a user. The server does this if the user can
-    /// also answer through another channel than the client.
+    /// Returns `true` if the server ignores answers that the client created without the user. The server ignores such
+    /// answers only if the user can also answer through a channel other than the client.
     pub(crate) fn watches_client(&self) -> bool {
         self.checks_client || self.channels.without_client().any()
     }
 }
 
-/// Names, each with the time at which it was recorded last. Old entries are removed.
+/// A set of names that remembers when each name was last recorded. The server removes old names.
 #[derive(Debug, Default)]
 pub(crate) struct Recent(Mutex<HashMap<String, Instant>>);
 
-/// At this number of entries, old entries are removed. If no entry is old, all entries are removed. So the memory is
-/// bounded.
+/// The maximum number of entries in a [`Recent`]. If the maximum is reached, the server removes the old entries. If no
+/// entry is old, the server removes all entries, so that the memory is bounded.
 const RECENT: usize = 4096;
 
 impl Recent {
@@ -168,7 +172,7 @@ impl Recent {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records that `name` happened now. `life` is the time for which an entry is needed.
+    /// Records `name` with the current time. An entry is old after the time `life`.
     pub(crate) fn put(&self, name: String, life: Duration) {
         let mut entries = self.lock();
         if entries.len() >= RECENT {
@@ -186,11 +190,12 @@ impl Recent {
     }
 }
 
-/// How long a client counts as unresponsive, after it has answered a question without showing it to the user.
+/// How long the server treats a client as unresponsive, after the client has answered a question without showing the
+/// question to the user.
 pub(crate) const UNRESPONSIVE: Duration = Duration::from_secs(600);
 
-/// Returns whether `answer` accepts a form without content, although the form has required fields. Some clients accept
-/// forms that they cannot show.
+/// Returns `true` if `answer` accepts a form that has required fields, but `answer` contains no values. Some clients
+/// accept forms that they cannot show.
 pub(crate) fn lacks_content(request: &Value, answer: &Value) -> bool {
     let required = request["params"]["requestedSchema"]["required"].as_array();
     answer["action"] == "accept"
@@ -244,7 +249,7 @@ mod tests {
         let sampling = json!({"method": "sampling/createMessage", "params": {}});
         assert!(channels.carry(&form) && channels.carry(&url));
         assert!(!channels.carry(&sampling) && !Channels::default().carry(&form));
-        // A client without URL elicitation cannot show the link in a later call either.
+        // A client that does not support URL elicitation cannot show the link in any call.
         let client = Channels { client: true, ..Channels::default() };
         assert!(client.carry(&form) && !client.carry(&url));
     }

@@ -1,4 +1,4 @@
-//! One request from a client, and the connection back to that client.
+//! The client of one request: the server reads the request and sends questions and notifications back to the client.
 //!
 //! This module also contains the rules for questions to clients: which capabilities a question needs, and which
 //! answers are valid.
@@ -31,82 +31,85 @@ use crate::{
     protocol::{Level, Note, Revision, UI_EXTENSION, elicitation_complete},
 };
 
-/// The session of a request. It remembers the elicitations and forms that were sent in the session.
+/// The session of a request. The session records the elicitations and forms that the server has sent in the session.
 pub(crate) trait SessionMemory: Send + Sync + fmt::Debug {
-    /// Records that the server sends the URL elicitation `id` in this session. The session can later receive the
-    /// notification of its completion. Call this method before you send the elicitation.
+    /// Records that the server sends the URL elicitation with the ID `id` in this session. When the user has finished,
+    /// the server uses this record to notify the session. Call this method before you send the elicitation.
     fn elicited<'a>(&'a self, id: &'a str) -> Pending<'a, ()>;
 
-    /// Records that the request `id` has sent a form to the client. `client` is the name under which the server
-    /// remembers this client. `None` means that no form of this request is open.
+    /// Records whether the request `id` has an open form at the client. `client` is the name under which the server
+    /// records this client. If `client` is `None`, the request `id` has no open form.
     fn watch_form(&self, id: &str, client: Option<&str>);
 
-    /// Returns the name of the session. The name is the same on all replicas.
+    /// Returns the name of the session. All replicas use the same name for a session.
     fn name(&self) -> &str;
 
-    /// Enables or disables a group of tools in this session. Returns whether this changed anything.
+    /// Enables or disables a group of tools in this session. Returns `true` if this call has changed the enabled
+    /// groups.
     fn set_group<'a>(&'a self, group: &'a str, enabled: bool) -> Pending<'a, Result<bool, Error>>;
 }
 
-/// The values that layers have added to a request, for `Ctx::extension`.
+/// The values that layers have added to a request. A tool reads these values with `Ctx::extension`.
 #[derive(Clone, Debug)]
 pub(crate) struct Added(pub(crate) http::Extensions);
 
-/// A connection that belongs to one client, for example stdio, a socket or a WebSocket. Streamable HTTP has no such
-/// connections.
+/// A connection that belongs to one client, for example stdio, a socket or a WebSocket. Streamable HTTP has no
+/// connections that belong to one client.
 #[derive(Clone, Debug)]
 pub(crate) struct Connection {
     /// The random name of the connection.
     name: Arc<str>,
-    /// Whether the process serves only this client, as over stdio.
+    /// Whether the process serves only one client, as over stdio.
     is_only: bool,
 }
 
 impl Connection {
-    /// Creates a connection in a process that can serve several clients.
+    /// Creates a connection for a transport that can have several connections, for example a WebSocket. The connection
+    /// gets a random name.
     pub(crate) fn one_of_many() -> Self {
         Self { name: random_id().into(), is_only: false }
     }
 
-    /// Creates the connection in a process that has only one user.
+    /// Creates the only connection of a process that serves only one user, as over stdio.
     #[cfg(any(feature = "stdio", feature = "testing"))]
     pub(crate) fn only() -> Self {
         Self { is_only: true, ..Self::one_of_many() }
     }
 
-    /// Returns whether the process serves only this client.
+    /// Returns `true` if the process serves only one client, as over stdio.
     pub(crate) fn is_only(&self) -> bool {
         self.is_only
     }
 
-    /// Returns a name for the unauthenticated user of the connection. Each connection has a different name. If the
-    /// process has only one user, all connections have the same name.
+    /// Returns the name that the server uses for the unauthenticated user of this connection. Each connection has a
+    /// different user name. If the process has only one user, the user name is the same for all connections.
     pub(crate) fn user(&self) -> &str {
         if self.is_only { "" } else { &self.name }
     }
 }
 
-/// The origin of a request.
+/// The party that sent a request.
 #[derive(Debug)]
 enum Kind {
-    /// A client that waits for the response. The request is boxed, because it is large and is moved together with the
-    /// client.
+    /// A client waits for the response. The request is boxed, because a move of the client would otherwise copy the
+    /// large request.
     Remote(Box<RequestContext<RoleServer>>),
-    /// A task. No client is connected, but a client can request the result of the task later.
+    /// A task has no connected client. A client can request the result of the task later.
     Task { id: String, cancelled: CancellationToken, extensions: Extensions },
-    /// The program that contains the server has called the tool, without a client.
+    /// The program that contains the server called the tool itself, without a client.
     None { request_id: String, cancelled: CancellationToken, extensions: Extensions },
 }
 
-/// The request that a run answers.
+/// The request that a run answers, and the client that sent this request.
 #[derive(Debug)]
 pub(crate) struct Client {
     kind: Kind,
     revision: Revision,
     capabilities: OnceLock<Box<ClientCapabilities>>,
-    /// The log level of the session. A request of MCP 2026-07-28 has no session, and sets its own log level.
+    /// The log level of the session. Each MCP 2026-07-28 request sets a log level for itself, because these requests
+    /// have no session.
     session_level: LoggingLevel,
-    /// The session that the request belongs to, if it has a session.
+    /// The session that the request belongs to, if the request has a session.
     session: Option<Arc<dyn SessionMemory>>,
     /// The connection over which the request arrived, if the connection belongs to one client.
     connection: Option<Connection>,
@@ -124,7 +127,7 @@ impl Client {
         }
     }
 
-    /// Sets the session of the request, and the log level of this session. Default: no session.
+    /// Sets the session of the request, and the log level that the client set for this session. Default: no session.
     pub(crate) fn with_session(mut self, session: Arc<dyn SessionMemory>, level: LoggingLevel) -> Self {
         self.session = Some(session);
         self.session_level = level;
@@ -147,7 +150,7 @@ impl Client {
         self.connection.as_ref().map(|connection| connection.name.to_string())
     }
 
-    /// Returns a name for the user of the request, and the kind of this name. Returns `None` for unauthenticated
+    /// Returns a name for the user who sent the request, and the kind of this name. Returns `None` for unauthenticated
     /// callers over streamable HTTP, because the server cannot distinguish these callers.
     pub(crate) fn user<'a>(&'a self, principal: Option<&'a str>) -> Option<(&'static str, &'a str)> {
         match principal {
@@ -156,8 +159,8 @@ impl Client {
         }
     }
 
-    /// Returns the name of the connection. Without a connection, returns the ID of the HTTP session. Without a
-    /// session, the name is empty.
+    /// Returns the name of the client's connection. Over streamable HTTP, returns the ID of the HTTP session. If the
+    /// request has no connection and no session, returns an empty text.
     pub(crate) fn session_name(&self) -> &str {
         if let Some(connection) = &self.connection {
             return &connection.name;
@@ -167,8 +170,8 @@ impl Client {
         session.and_then(|session| session.to_str().ok()).unwrap_or_default()
     }
 
-    /// Creates the client for a call by the program itself. This client cannot answer questions, and does not receive
-    /// progress.
+    /// Creates the `Client` for a tool call that the program itself makes. This `Client` cannot answer questions and
+    /// does not receive progress.
     pub(crate) fn local(request_id: String) -> Self {
         let (cancelled, extensions) = (CancellationToken::new(), Extensions::default());
         Self {
@@ -181,8 +184,8 @@ impl Client {
         }
     }
 
-    /// Creates the client for a leg of a task. The client is not connected, but the leg uses the capabilities that the
-    /// client declared.
+    /// Creates the `Client` for a leg of a task. No client is connected, but the leg uses the capabilities that the
+    /// client declared when it started the task.
     pub(crate) fn of_task(id: &str, capabilities: &Value, revision: Revision) -> Self {
         let declared = serde_json::from_value(capabilities.clone()).unwrap_or_default();
         let (cancelled, extensions) = (CancellationToken::new(), Extensions::default());
@@ -196,7 +199,7 @@ impl Client {
         }
     }
 
-    /// Returns whether a client is connected that can receive notifications.
+    /// Returns `true` if a connected client waits for the response. Only a connected client can receive notifications.
     pub(crate) fn is_remote(&self) -> bool {
         matches!(self.kind, Kind::Remote(_))
     }
@@ -205,7 +208,7 @@ impl Client {
         matches!(self.kind, Kind::Task { .. })
     }
 
-    /// Returns the capabilities that the client declared, in the JSON format in which they are stored.
+    /// Returns the capabilities that the client declared, as JSON. Task records store the capabilities in this format.
     pub(crate) fn declared(&self) -> Value {
         serde_json::to_value(self.capabilities()).unwrap_or_default()
     }
@@ -221,12 +224,11 @@ impl Client {
         extensions.is_some_and(|extensions| extensions.contains_key(UI_EXTENSION))
     }
 
-    /// Returns the name of the client's program.
+    /// Returns the name that the client program reports about itself.
     pub(crate) fn program(&self) -> Option<String> {
         self.context().and_then(RequestContext::client_info).map(|info| info.name)
     }
 
-    /// Returns the session of the request, if it has a session.
     pub(crate) fn session(&self) -> Option<&dyn SessionMemory> {
         self.session.as_deref().filter(|_| self.supports(Capability::Session))
     }
@@ -271,8 +273,8 @@ impl Client {
         })
     }
 
-    /// Returns `request` in a form that this client supports. If the client does not support `sampling.tools`, the
-    /// request describes the tools as text.
+    /// Returns `request` without parts that this client does not support. If the client does not support
+    /// `sampling.tools`, the returned request describes the tools as text.
     pub(crate) fn adapt<'a>(&self, request: &'a Value) -> Cow<'a, Value> {
         let declared = self.capabilities();
         let plain =
@@ -292,8 +294,8 @@ impl Client {
         Some(if self.is_sessionless() { Capability::Session } else { missing })
     }
 
-    /// Returns whether this is a 2025-11-25 request over HTTP without a session. In this case, the
-    /// server does not know the client's capabilities, and cannot send requests to the client.
+    /// Returns `true` if the request is a 2025-11-25 request over HTTP without a session. Without a session, the server
+    /// does not have the client's capabilities and cannot send requests to the client.
     fn is_sessionless(&self) -> bool {
         self.revision == Revision::Session && !self.is_of_task() && lacks_session(self.extensions())
     }
@@ -307,12 +309,12 @@ impl Client {
         }
     }
 
-    /// Sends a request to the client and waits for the response. This works only if the revision is
-    /// [`Revision::Session`].
+    /// Sends a request to the client and waits for the response. The server can send a request to the client only if
+    /// the revision is [`Revision::Session`].
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future sends a cancellation of the request to the client.
+    /// If you drop the future, the server cancels the request at the client.
     pub(crate) fn ask(&self, request: &Value) -> impl Future<Output = Result<Value, Error>> + Send + use<> {
         let mut request = self.adapt(request).into_owned();
         let sessions = self.revision == Revision::Session;
@@ -325,7 +327,7 @@ impl Client {
         async move {
             let Some((peer, origin)) = to else {
                 return Err(Error::misuse(
-                    "the server cannot send a request to the client outside a session",
+                    "the server cannot send a request to the client: this is possible only during a call that the client sent in a session",
                 ));
             };
             if let (Some(session), Some(id)) = (session, request["params"]["elicitationId"].as_str()) {
@@ -349,16 +351,16 @@ impl Client {
         }
     }
 
-    /// Records in the session that this request has sent a form to the client. `client` is the name under which the
-    /// server remembers this client. `None` means that no form of this request is open.
+    /// Records in the session whether this request has an open form at the client. `client` is the name under which the
+    /// server records this client. If `client` is `None`, this request has no open form.
     pub(crate) fn watch_form(&self, client: Option<&str>) {
         if let (Some(session), Some(context)) = (&self.session, self.context()) {
             session.watch_form(&context.id.to_string(), client);
         }
     }
 
-    /// Sends a ping, so that the session does not become idle. The server closes an HTTP session that has no traffic
-    /// for its idle limit. Without pings, the answer of a slow user would arrive after that.
+    /// Sends a ping, so that the session does not become idle. If an HTTP session has no traffic for a time, the server
+    /// closes the session. Without pings, the answer of a slow user would arrive after the session has ended.
     ///
     /// Returns whether the client responded within the duration `within`. An error response counts as a response.
     pub(crate) async fn ping(&self, within: std::time::Duration) -> bool {
@@ -371,7 +373,7 @@ impl Client {
         matches!(answered, Ok(Ok(_) | Err(ServiceError::McpError(_))))
     }
 
-    /// Returns whether the client requested log messages of this level.
+    /// Returns whether the client requested log messages of the level `level`.
     pub(crate) fn wants(&self, level: Level) -> bool {
         let least = self.context().and_then(|context| match self.revision {
             // On 2026-07-28, each request sets its own log level.
@@ -386,7 +388,7 @@ impl Client {
     }
 
     pub(crate) fn has_progress_token(&self) -> bool {
-        // A task stores its progress in its record, so that every client that reads the task can see it.
+        // The record of a task contains the progress, so every client that reads the task can see the progress.
         self.is_of_task() || self.progress_token().is_some()
     }
 
@@ -416,16 +418,15 @@ impl Client {
     }
 }
 
-/// Associates a request to the client with the client's own request `origin`. Over HTTP, the request is then sent on
-/// the stream of `origin`. The SDK does this only inside the Tokio task of its handler. But a run that can become a
-/// task has its own Tokio task.
+/// Marks a server request as part of the client's request `origin`. The SDK sends a marked request on the HTTP stream
+/// of `origin`. The SDK sets this mark only inside the Tokio task of the SDK's handler. A run that can become a task
+/// has a separate Tokio task, so this function sets the mark.
 fn associate(request: &mut ServerRequest, origin: RequestId) {
     request.extensions_mut().insert(OriginatingRequestId(origin));
 }
 
-/// A guard for a request to the client. Dropping the guard cancels the request at the client. The SDK does not do
-/// this. Without the cancellation, the model would continue to work, the form would stay open, and the SDK would
-/// continue to wait.
+/// A guard that cancels a request to the client when the guard is dropped. The SDK does not cancel dropped requests.
+/// Without the cancellation, the client's form would stay open, and the SDK would still wait for the answer.
 struct Withdraw {
     peer: Peer<RoleServer>,
     id: Option<RequestId>,
@@ -443,13 +444,14 @@ impl Drop for Withdraw {
     }
 }
 
-/// Returns the protocol revision of the request itself. The revision of the connection can differ. For example, the SDK
-/// would send requests over a plain stream even to a 2026-07-28 client, which has no session.
+/// Returns the protocol revision of the request itself. The connection can have a different revision than the request.
+/// For example, over a plain stream the SDK would send requests even to a 2026-07-28 client, which does not accept
+/// requests.
 pub(crate) fn revision(context: &RequestContext<RoleServer>) -> Revision {
     Revision::of(context.protocol_version().as_ref().map(ProtocolVersion::as_str))
 }
 
-/// Returns whether a request used streamable HTTP without a session ID.
+/// Returns `true` if the client sent the request over streamable HTTP without a session ID.
 fn lacks_session(extensions: &Extensions) -> bool {
     extensions.get::<http::request::Parts>().is_some_and(|parts| {
         let streamable = parts.extensions.get::<antiphon_transport::streamable::Streamable>().is_some();
@@ -475,17 +477,18 @@ fn to_logging_level(level: Level) -> LoggingLevel {
     }
 }
 
-/// Returns the first capability that `request` needs and that is missing in `declared`. The server never sends such a
-/// request.
+/// Returns the first capability that `request` needs and that is missing in `declared`. The server does not send a
+/// request to a client that lacks a capability for this request.
 fn guard(request: &Value, declared: &ClientCapabilities) -> Option<Capability> {
     needs(request).into_iter().find(|capability| !declares(declared, *capability))
 }
 
-/// Returns whether a client has declared a capability. A session is not a declared capability.
+/// Returns whether a client has declared a capability. Clients do not declare the capability [`Capability::Session`].
 pub(crate) fn declares(declared: &ClientCapabilities, capability: Capability) -> bool {
     let (elicitation, sampling) = (declared.elicitation.as_ref(), declared.sampling.as_ref());
     match capability {
-        // `elicitation: {}` means that the client shows forms. It had this meaning before MCP had elicitation modes.
+        // `elicitation: {}` means that the client shows forms. Before MCP had elicitation modes, clients sent only this
+        // empty object.
         Capability::Elicitation => {
             elicitation.is_some_and(|modes| modes.form.is_some() || modes.url.is_none())
         }
@@ -498,7 +501,7 @@ pub(crate) fn declares(declared: &ClientCapabilities, capability: Capability) ->
     }
 }
 
-/// Returns whether a sampling request offers tools, or contains tool calls in its history.
+/// Returns `true` if a sampling request offers tools, or if the messages of this request contain tool calls.
 fn is_about_tools(request: &Value) -> bool {
     let params = &request["params"];
     let has_calls = |message: &Value| {
@@ -514,8 +517,9 @@ fn is_about_tools(request: &Value) -> bool {
             || params["messages"].as_array().into_iter().flatten().any(has_calls))
 }
 
-/// Removes structured content from `tool_result` blocks if it is not an object. Before 2026-07-28, MCP allows only
-/// objects. The text of the block contains the same data.
+/// Removes structured content from `tool_result` blocks if the structured content is not an object. Before 2026-07-28,
+/// MCP allows only objects as structured content. The text of the block contains the same data as the removed
+/// structured content.
 fn drop_structured_values(request: &mut Value) {
     if !is_about_tools(request) {
         return;
@@ -550,7 +554,7 @@ fn needs(request: &Value) -> Vec<Capability> {
     }
 }
 
-/// Returns whether `answer` has the form of a result of `request`.
+/// Returns `true` if `answer` is a valid result of `request`.
 pub(crate) fn fits(request: &Value, answer: &Value) -> bool {
     match request["method"].as_str() {
         Some("elicitation/create") => {
@@ -564,8 +568,8 @@ pub(crate) fn fits(request: &Value, answer: &Value) -> bool {
     }
 }
 
-/// Returns whether `answer` has the form of a result of `request`, and contains content if the form requires it. This
-/// function is used if the user can answer through another channel.
+/// Returns `true` if `answer` is a valid result of `request`, and contains values if the form has required fields. The
+/// server uses this function if the user can answer through another channel.
 pub(crate) fn fits_with_content(request: &Value, answer: &Value) -> bool {
     fits(request, answer) && !super::channels::lacks_content(request, answer)
 }

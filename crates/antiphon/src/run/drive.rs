@@ -1,13 +1,14 @@
-//! One leg of a run. The driver executes a tool's function together with the replay machine.
+//! The driver, which executes one leg of a run. The driver polls the tool's function and records the results with the
+//! replay machine.
 //!
-//! `run_leg` executes one leg and checks the output. The driver is the loop in `drive`, which is the same for all
-//! runs. It polls the tool until the tool cannot continue, and passes results of the journal to the tool. What the
-//! driver does at a question depends on the run:
+//! `run_leg` executes one leg and checks the output. The driver is the loop in `drive`, which executes all runs. The
+//! driver passes recorded results from the journal to the tool, and polls the tool until the tool cannot continue. When
+//! the tool asks a question, the driver does one of the following:
 //!
 //! - In a 2025-11-25 session, the driver sends the question to the client and waits.
-//! - On 2026-07-28 and in tasks, the driver returns the questions to its caller.
+//! - On 2026-07-28 and in tasks, `run_leg` returns the questions to the code that called `run_leg`.
 //!
-//! In both cases, the driver itself sends requests to providers. In a task, the driver stores the result of a step
+//! For all runs, the driver itself sends requests to providers. In a task, the driver stores the result of a step
 //! before the tool receives this result.
 
 use std::{
@@ -19,11 +20,11 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll, Wake, Waker},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use antiphon_replay::{Advance, Blocked, Drift, Suspension};
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::Instant};
 
 use super::{Persistence, Run, Stop, ask::Asking};
 use crate::{
@@ -36,30 +37,31 @@ use crate::{
 /// The result of a leg.
 #[derive(Debug)]
 pub(crate) enum Leg<T> {
-    /// The function returned a value or an error. If the output is too large or does not match its schema, this counts
-    /// as an error.
+    /// The function returned a value or an error. If the output is too large or does not match the tool's output
+    /// schema, the value is an error.
     Done(Result<T>),
-    /// The function waits. If no answer arrives before the time `due`, the run must continue at this time. `due` is in
-    /// milliseconds since 1970.
+    /// The function waits for answers. If no answer arrives before the time `due`, the run must continue at `due`.
+    /// `due` is in milliseconds since 1970.
     Waits { suspension: Suspension, due: Option<u64> },
-    /// The run must stop on this replica, because its progress cannot be stored.
+    /// The run must stop on this replica, because this replica cannot store the progress of the run.
     Stopped(Stop),
 }
 
 /// The time limits of a leg.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
-    /// The maximum time for which I/O outside of steps can delay a question.
+    /// The maximum time for which a question waits for I/O that the tool does outside of steps.
     pub(crate) grace: Duration,
     /// The maximum working time of the tool. The time in which the tool only waits for users does not count.
     pub(crate) limit: Option<Duration>,
-    /// Replaces `limit` when the run has become a task, because the caller then no longer waits for the result.
+    /// The maximum working time after the run has become a task. The caller of a task does not wait for the result, so
+    /// this limit replaces `limit`.
     pub(crate) task_limit: Option<Duration>,
     /// The interval of pings that keep an idle session open.
     pub(crate) keep_alive: Option<Duration>,
 }
 
-/// Runs `function` until it returns, until it waits, or until `cancelled` completes. `check` validates the output.
+/// Runs `function` until the function returns or waits, or until `cancelled` completes. `check` validates the output.
 ///
 /// Do not drop `function` before the leg has ended, because dropping the function withdraws its questions.
 pub(crate) async fn run_leg<T: Returned>(
@@ -96,7 +98,7 @@ fn drifted(drift: Drift) -> Error {
     Error::new(ErrorKind::Drift(drift)).terminal()
 }
 
-/// Counts the bytes of the output for the caller's quota. Returns an error if the output is larger than the limit.
+/// Adds the size of the output to the caller's quota usage. Returns an error if the output is larger than the limit.
 fn check_size(run: &Run, output: &impl Returned) -> Result<()> {
     let (bytes, most) = (output.bytes(), run.runtime.limits.output_bytes);
     if let Some(place) = &run.place {
@@ -116,15 +118,15 @@ fn check_size(run: &Run, output: &impl Returned) -> Result<()> {
 enum Driven<T> {
     /// The tool returned.
     Done(Result<T>),
-    /// The tool waits for answers. [`antiphon_replay::Machine::suspend`] returns its questions. In a task, the tool
-    /// can also wait only for a point in time, which [`Run::next_due`] returns.
+    /// The tool waits for answers. [`antiphon_replay::Machine::suspend`] returns the questions that the tool asked. In
+    /// a task, the tool can also wait only for a point in time, which [`Run::next_due`] returns.
     Suspended,
-    /// The run must stop on this replica, because its progress cannot be stored.
+    /// The run must stop on this replica, because this replica cannot store the progress of the run.
     Stopped(Stop),
 }
 
-/// The driver's waker. Its reference count shows whether any other part of the program holds a clone that can wake the
-/// driver.
+/// The waker of the driver. The reference count shows whether another part of the program holds a clone and can wake
+/// the driver.
 #[derive(Debug)]
 struct Root {
     woken: AtomicBool,
@@ -142,14 +144,14 @@ impl Wake for Root {
     }
 }
 
-/// The number of references to `Root` that the driver itself holds. These are its handle, the waker from this handle,
-/// and the clone with which the run compares wakers.
+/// The number of references to `Root` that the driver itself holds. The references are the driver's handle, the waker
+/// from this handle, and the clone with which the run compares wakers.
 const OWN_HOLDERS: usize = 3;
 
 /// The remaining working time of the tool.
 ///
-/// The time that the tool runs counts, and so does the time for sending notifications and for writing to the store.
-/// The time in which the run only waits for users does not count.
+/// The working time is the time in which the tool runs, sends notifications or writes to the store. A wait for users
+/// does not use up working time.
 struct Allowance {
     limit: Option<Duration>,
     left: Option<Duration>,
@@ -161,7 +163,7 @@ impl Allowance {
         Self { limit, left: limit, since: Instant::now() }
     }
 
-    /// Counts the time since the last call of this method, and returns the remaining time.
+    /// Subtracts the time since the last call of this method from the allowance, and returns the remaining time.
     fn left(&mut self) -> Option<Duration> {
         if let Some(left) = &mut self.left {
             let now = Instant::now();
@@ -171,7 +173,8 @@ impl Allowance {
         self.left
     }
 
-    /// Continues after a wait for users. The time since the last count is not counted.
+    /// Continues the measurement after a wait for users. The time since the last call of [`left`](Self::left) does not
+    /// count as working time.
     fn resume(&mut self) {
         self.since = Instant::now();
     }
@@ -185,12 +188,12 @@ impl Allowance {
     }
 }
 
-/// Runs `tool` until it returns, or until it only waits for answers.
+/// Runs `tool` until the tool returns, or until the tool only waits for answers.
 ///
-/// This future is moved before it starts, so it must be small. The parts that are needed only when a tool waits are
-/// boxed.
+/// Rust moves the future of `drive` before the first poll, so this future must be small. Data that only a waiting tool
+/// needs is boxed.
 ///
-/// If the tool panics, the panic is converted into an error. The request then gets a response.
+/// If the tool panics, `drive` converts the panic into an error, so that the client still gets a response.
 async fn drive<T>(
     run: &Run,
     mut tool: Pin<&mut (dyn Future<Output = Result<T>> + Send)>,
@@ -228,18 +231,19 @@ async fn drive<T>(
                 Ok(Poll::Pending) => {}
                 Err(_) => return Driven::Done(Err(Error::tool(describe_panic()).terminal())),
             }
-            // If the tool is always ready, the loop never reaches the waits below. So the time limit is checked here.
+            // If the tool is always ready, the loop never reaches the code that waits. So this code checks the time
+            // limit here.
             if allowance.is_spent() {
                 return allowance.timed_out();
             }
-            // Tokio's coop budget, `yield_now` and combinators wake the root waker during the poll.
+            // Tokio's coop budget, `yield_now` and combinators can wake the root waker while the driver polls the tool.
             if !root.woken.load(Ordering::SeqCst) {
                 break;
             }
             tokio::task::consume_budget().await;
         }
         if run.has_notes() {
-            // If a client does not read, it must not delay the tool beyond the tool's time limit.
+            // A client that does not read must not delay the tool beyond the tool's time limit.
             tokio::select! {
                 biased;
                 () = flush(run) => {}
@@ -252,8 +256,8 @@ async fn drive<T>(
         let blocked = match hand_over(run) {
             Ok(Some(blocked)) => blocked,
             Ok(None) => continue,
-            // I/O outside of steps runs again in every leg. The tool reaches the recorded position only after this I/O
-            // has completed. So the driver waits for the I/O before it reports drift.
+            // I/O outside of steps runs again in every leg. The tool reaches the next journal entry only after this
+            // I/O. So the driver waits for the I/O before the driver reports drift.
             Err(Drift::Unexpected { .. })
                 if Arc::strong_count(&root) > OWN_HOLDERS || root.woken.load(Ordering::SeqCst) =>
             {
@@ -279,8 +283,8 @@ async fn drive<T>(
             continue;
         }
         let foreign = Arc::strong_count(&root).saturating_sub(OWN_HOLDERS);
-        // `woken` must be read after the count. Another holder may have woken the driver after the poll, and then
-        // dropped its waker.
+        // The driver must read `woken` after the reference count. Another holder may have woken the driver after the
+        // poll and then dropped the waker.
         if root.woken.load(Ordering::SeqCst) {
             continue;
         }
@@ -290,8 +294,8 @@ async fn drive<T>(
         if idle && blocked.asks == 0 && due.is_none() {
             return Driven::Done(Err(Error::new(ErrorKind::Deadlock).terminal()));
         }
-        // If a run is about to ask a question, it becomes a task only if the tool requested this. Otherwise, the
-        // client's form would be withdrawn while the user sees it.
+        // A run that is about to ask a question becomes a task only if the tool requested a task. If the run became a
+        // task at any question, the client would close the form while the user sees the form.
         let asks = (idle && blocked.asks > 0) || asking.has_form_out();
         if run.wants_promotion() || (run.promotes_in() == Some(Duration::ZERO) && !asks) {
             promote(run).await;
@@ -304,8 +308,7 @@ async fn drive<T>(
             () if run.is_live() && !asking.only_elsewhere(blocked.asks) => {
                 let working = blocked.asks == 0 || running > 0;
                 if !working {
-                    // If a caller does not answer a question, the waiting call must not block a slot for other
-                    // requests.
+                    // While a call waits for an answer, the call must not occupy a slot that other requests need.
                     run.rest();
                 }
                 let left = allowance.left().filter(|_| working);
@@ -336,15 +339,15 @@ async fn drive<T>(
             }
             () if idle && (blocked.asks > 0 || sleeps(run, due)) => return Driven::Suspended,
             () => {
-                // Another holder has the waker: a timer, a socket or a combinator. If a question is pending and no
-                // step runs, the holder can be a `timeout` around the question. So the driver waits only for the grace
-                // period.
+                // A timer, a socket or a combinator also holds the waker. If a question is pending and no step runs,
+                // the holder can be a `timeout` around the question. So the driver waits only for the grace period.
                 let ambiguous = blocked.asks > 0 && running == 0;
                 let grace = ambiguous.then(|| {
                     let since = *quiet.get_or_insert_with(Instant::now);
                     pace.grace.saturating_sub(since.elapsed())
                 });
-                // The session must stay open while the run works and its question waits for another channel.
+                // The session must stay open while the run works and a question waits for an answer through another
+                // channel.
                 let every = pace.keep_alive.filter(|_| run.is_live());
                 let goes_on = tokio::select! {
                     biased;
@@ -375,16 +378,17 @@ async fn drive<T>(
     }
 }
 
-/// If the tool of a task waits for less than this time, the task is not suspended.
+/// If the tool of a task waits for at least this time, the driver suspends the task. During a shorter wait, the task
+/// stays in memory.
 const MIN_SUSPEND: Duration = Duration::from_millis(500);
 
-/// Returns whether the tool of a task only waits for a point in time, and whether this time is long enough to suspend
-/// the task.
+/// Returns `true` if the tool of a task only waits for a point in time, and the wait is long enough to suspend the
+/// task.
 fn sleeps(run: &Run, due: Option<Duration>) -> bool {
     run.persistence().is_some() && due.is_some_and(|due| due > MIN_SUSPEND)
 }
 
-/// Waits for a change of the task, for example for a cancellation.
+/// Waits until the driver must check the task again, for example because a caller cancelled the task.
 async fn news(run: &Run) {
     match run.persistence() {
         Some(persistence) => persistence.news().await,
@@ -392,8 +396,8 @@ async fn news(run: &Run) {
     }
 }
 
-/// Stores the result of the next finished step of a task, and passes the result to the tool. Returns whether there was
-/// a finished step.
+/// Stores the result of the next finished step of a task, and passes the result to the tool. Returns `false` if no step
+/// has finished.
 async fn write_down(run: &Run) -> std::result::Result<bool, Stop> {
     let Some(persistence) = run.persistence() else { return Ok(false) };
     let (journal, waker) = {
@@ -416,14 +420,14 @@ async fn write_ahead(run: &Run) -> std::result::Result<(), Stop> {
     }
 }
 
-/// Changes the run into a task. If this fails, the run continues as a plain call.
+/// Changes the run into a task. If the server cannot create the task, the run continues as a plain call.
 async fn promote(run: &Run) {
     if let Err(error) = run.promote().await {
         tracing::warn!(%error, run = run.id(), "a run could not become a task; it continues as a plain call");
     }
 }
 
-/// Passes the next completed result to the tool. If there is no completed result, returns why the tool is blocked.
+/// Passes the next result to the tool. If no result is ready, returns the reason why the tool is blocked.
 fn hand_over(run: &Run) -> std::result::Result<Option<Blocked>, Drift> {
     let wakers = {
         let mut state = run.state();
@@ -433,8 +437,8 @@ fn hand_over(run: &Run) -> std::result::Result<Option<Blocked>, Drift> {
             Advance::Blocked(blocked) => return Ok(Some(blocked)),
         }
     };
-    // When a combinator is woken, it releases the root waker that it holds. So the driver polls the tool again before
-    // it counts the holders.
+    // A combinator releases the root waker when the combinator is woken. So the driver polls the tool again before the
+    // driver counts the holders.
     wakers.into_iter().for_each(Waker::wake);
     Ok(None)
 }
@@ -442,11 +446,11 @@ fn hand_over(run: &Run) -> std::result::Result<Option<Blocked>, Drift> {
 async fn flush(run: &Run) {
     for note in run.take_notes() {
         match note {
-            // The client's request has already been answered, so a notification for this request would be out of
-            // order. The task contains the progress.
+            // The client already has the response to this request, so the server must not send a notification for this
+            // request. The record of the task contains the progress.
             Note::Progress { .. } | Note::Log { .. } if run.is_handed_over() => {}
-            // A leg of a task has no connected client. So the session that received the question gets the
-            // notification.
+            // A leg of a task has no connected client. So the server sends the notification to the session that
+            // received the question.
             Note::ElicitationComplete { id } if !run.client.is_remote() => {
                 run.runtime.changes.elicitation_complete(id);
             }
@@ -455,7 +459,8 @@ async fn flush(run: &Run) {
     }
 }
 
-/// Wakes the branches whose deadline has passed. Without a wake-up, a combinator would not poll them.
+/// Wakes the tool's concurrent branches whose deadline has passed. A combinator polls a branch again only if the branch
+/// is woken.
 fn wake_due(run: &Run) {
     let wakers: Vec<Waker> = {
         let mut state = run.state();
@@ -463,7 +468,7 @@ fn wake_due(run: &Run) {
             return;
         }
         let now = now_millis();
-        // In a cancelled run, branches do not wait for their deadlines.
+        // If the run was cancelled, this code wakes all branches immediately, without waiting for a deadline.
         let cancelled = run.persistence().is_some_and(Persistence::is_cancelled);
         let due: Vec<_> = state
             .deadlines

@@ -1,4 +1,5 @@
-//! The groups of tools that are enabled for a session, or for a principal if the request has no session.
+//! The groups of tools that a session has enabled. For requests without a session, the principal has the enabled
+//! groups.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -14,18 +15,18 @@ use crate::{
     protocol::Revision,
 };
 
-/// How long the groups of a principal stay enabled after their last change.
+/// How long the groups of a principal stay enabled after the principal last enabled or disabled a group.
 const LIFE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The stored groups of a principal.
+/// The stored record of a principal's enabled groups.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct GroupRecord {
     #[serde(default)]
     groups: BTreeSet<String>,
 }
 
-/// Returns a name for the groups of a principal. The groups are stored under this name, and announcements of changes
-/// contain this name.
+/// Returns the name of a principal's groups. The store and the announcements of changed groups identify the groups by
+/// this name.
 pub(crate) fn principal_name(runtime: &Runtime, principal: &str) -> String {
     digest(&["groups", &runtime.audience, principal])
 }
@@ -40,8 +41,8 @@ pub(crate) async fn enabled_groups(runtime: &Runtime, principal: &str) -> Result
 /// Enables or disables a group for the run's session. Without a session, the change applies to the run's principal.
 pub(crate) async fn set_group(run: &Run, group: &str, enabled: bool) -> Result<()> {
     let runtime = &run.runtime;
-    // The model receives the reason. The log contains the reason and the advice for the author. The log does not
-    // contain the name of the group, because the name may come from a caller.
+    // The model receives only the reason. The log contains the reason and the advice for the author. The log does not
+    // contain the name of the group, because a caller may have chosen the name.
     let refuse = |reason: &str, advice: &str| {
         let action = if enabled { "enabled" } else { "disabled" };
         tracing::error!(reason, "a group of tools cannot be {action}; {advice}");
@@ -77,9 +78,9 @@ pub(crate) async fn set_group(run: &Run, group: &str, enabled: bool) -> Result<(
     announce(runtime, &name, changed)
 }
 
-/// Notifies the clients of a session or a principal that their groups have changed. Clients are notified even after an
-/// error, because the change may have been stored. A repeated call would then find no difference, and would notify no
-/// client.
+/// Notifies the clients of a session or a principal that their groups have changed. This function notifies clients even
+/// after an error, because the store may contain the change. A repeated call would find no difference and would not
+/// notify clients.
 fn announce(runtime: &Runtime, name: &str, changed: Result<bool>) -> Result<()> {
     if !matches!(changed, Ok(false)) {
         runtime.changes.tools_of(name);
@@ -97,7 +98,7 @@ async fn load(store: &dyn Store, key: &str) -> Result<Option<(BTreeSet<String>, 
     Ok(Some((record.groups, found.revision)))
 }
 
-/// Changes the stored groups of a principal. Returns whether this changed anything.
+/// Enables or disables a group in the stored groups of a principal. Returns `true` if the stored groups have changed.
 async fn change(store: &dyn Store, key: &str, group: &str, enabled: bool) -> Result<bool> {
     loop {
         let (mut groups, revision) = load(store, key).await?.unzip();

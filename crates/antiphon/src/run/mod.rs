@@ -1,4 +1,4 @@
-//! The state of one run. The context and the driver of the run share this state.
+//! The state of one run. The tool's context and the driver share this state.
 
 pub(crate) mod ask;
 mod at_most_once;
@@ -29,8 +29,10 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     task::Waker,
-    time::{Duration, Instant},
+    time::Duration,
 };
+
+use tokio::time::Instant;
 
 use antiphon_replay::{Drift, Failure, Journal, Key, Machine, Suspension};
 use serde_json::Value;
@@ -44,22 +46,24 @@ use crate::{
     trace::{Ended, Trace},
 };
 
-/// A run that is in progress.
+/// A tool call that is in progress.
 pub(crate) struct Run {
     pub(crate) client: Client,
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) principal: Option<String>,
-    /// The slot of the run among the requests in flight. A leg of a task has no slot.
+    /// The slot that the request occupies while the request is in flight. A leg of a task has no slot.
     pub(crate) place: Option<Admission>,
-    /// The question keys that the tool declared. If the tool declared any, it can ask only questions with these keys.
+    /// The question keys that the tool declared. If the tool declared question keys, the tool can ask only questions
+    /// with these keys.
     pub(crate) declared: Option<Arc<BTreeSet<String>>>,
-    /// The settings for questions in clients that do not show them. By default, these channels are off.
+    /// The settings for questions whose client does not show questions. By default, the client is the user's only
+    /// channel.
     pub(crate) ask: AskOptions,
     /// The keys of questions that have reached their deadline without an answer.
     pub(crate) expired: BTreeSet<String>,
-    /// The name under which the server remembers this client if the client does not respond to questions.
+    /// The name under which the server records that this client does not show questions.
     pub(crate) client_key: Option<String>,
-    /// Whether the client has answered a question without showing it to the user.
+    /// Whether the client has answered a question without showing the question to the user.
     unresponsive: AtomicBool,
     state: Mutex<State>,
     trace: Option<Trace>,
@@ -67,42 +71,43 @@ pub(crate) struct Run {
     pub(crate) span: LegSpan,
     /// The driver's waker. See [`Run::park`].
     root: OnceLock<Waker>,
-    /// Stores the progress of the run, if the run is a task.
+    /// The object that stores the progress of the run, if the run is a task.
     persistence: OnceLock<Arc<dyn Persistence>>,
-    /// Decides when the run becomes a task, and changes the run into a task.
+    /// The object that decides when the run becomes a task, and that creates the task.
     promotion: Option<Arc<dyn Promote>>,
-    /// The at-most-once steps in progress while the run is not a task. The map key is the idempotency key. The value is
-    /// the key of the step in the journal.
+    /// The at-most-once steps that are in progress in a run that is not a task. The map key is the idempotency key. The
+    /// value is the key of the step in the journal.
     claiming: Mutex<BTreeMap<String, String>>,
 }
 
 pub(crate) struct State {
-    /// The replay machine. It is created on first use, because many tools neither ask questions nor run steps.
+    /// The replay machine. The run creates the machine on first use, because many tools do not ask questions or run
+    /// steps.
     machine: Option<Box<Machine>>,
-    /// The wakers of futures that are polled by a combinator.
+    /// The wakers of futures that a combinator polls, by the key of the question or step.
     wakers: BTreeMap<Key, Waker>,
     outbox: Vec<Note>,
     dropped_notes: u64,
     last_progress: Option<f64>,
-    /// The last progress value that the server sent. Heartbeats increase this value, so it can be larger than the value
-    /// from the tool.
+    /// The last progress value that the server sent. Heartbeats increase the progress value, so this value can be
+    /// larger than the value from the tool.
     last_sent: Option<f64>,
     /// The time at which the client last received a progress notification.
     told: Instant,
     /// The deadline of each branch, in milliseconds since 1970.
     pub(crate) deadlines: BTreeMap<Key, u64>,
-    /// The results of finished steps of a task. The tool receives each result after it is stored.
+    /// The results of finished steps of a task. The tool receives each result only after the store contains the result.
     finished: VecDeque<(Key, Result<Value, Failure>)>,
-    /// The number of recordings in the journal that are already stored.
+    /// The number of journal recordings that the store already contains.
     written: u64,
 }
 
-/// The maximum number of notifications that wait to be sent. Without this limit, a tool that never yields could use up
-/// the memory.
+/// The maximum number of notifications in the send queue. Without this maximum, a tool that never yields could fill the
+/// memory with notifications.
 const OUTBOX: usize = 4096;
 
 impl Run {
-    /// Creates a run that continues from `machine`. Without `machine`, creates a new run.
+    /// Creates a run that continues from `machine`. If `machine` is `None`, creates a new run.
     pub(crate) fn new(client: Client, runtime: Arc<Runtime>, machine: Option<Machine>) -> Self {
         let trace = runtime.traces.then(|| Trace::begin(&runtime.replica, machine.as_ref()));
         let state = State {
@@ -143,18 +148,19 @@ impl Run {
         self
     }
 
-    /// Returns the time until the run becomes a task, or `None` if it does not become a task.
+    /// Returns the time until the run becomes a task, or `None` if the run does not become a task.
     pub(crate) fn promotes_in(&self) -> Option<std::time::Duration> {
         self.promotion.as_ref()?.due()
     }
 
-    /// Returns whether the tool requested that the run becomes a task, and this is possible now.
+    /// Returns `true` if the tool requested that the run becomes a task, and if the run can become a task now.
     pub(crate) fn wants_promotion(&self) -> bool {
         let is_due = |promotion: &Arc<dyn Promote>| promotion.due() == Some(std::time::Duration::ZERO);
         self.promotion.as_ref().is_some_and(|promotion| is_due(promotion) && promotion.is_wanted())
     }
 
-    /// Requests that the run becomes a task at the next wait, if this is possible.
+    /// Requests that the run becomes a task when the tool waits the next time. Does nothing if the run cannot become a
+    /// task.
     pub(crate) fn want_promotion(&self) {
         self.promotion.iter().for_each(|promotion| promotion.want());
     }
@@ -164,13 +170,13 @@ impl Run {
         let Some(promotion) = &self.promotion else { return Ok(()) };
         if let Some(persistence) = promotion.promote(self).await? {
             self.persist(persistence);
-            // The request is answered with the task, so it no longer needs its slot.
+            // The server answers the request with the task, so the request no longer needs a slot.
             self.leave();
         }
         Ok(())
     }
 
-    /// Registers that an at-most-once step is in progress. Dropping the returned guard ends the registration.
+    /// Registers an at-most-once step that is in progress. Dropping the returned guard removes the registration.
     pub(crate) fn claiming(self: &Arc<Self>, idempotency_key: &str, step: &str) -> Claiming {
         let mut claiming = self.claiming.lock().unwrap_or_else(PoisonError::into_inner);
         claiming.insert(idempotency_key.to_owned(), step.to_owned());
@@ -192,20 +198,20 @@ impl Run {
         self.persistence.get().map(|persistence| &**persistence)
     }
 
-    /// Marks the request as waiting, because the run now only waits for users.
+    /// Marks the request as waiting for users, so that the request does not occupy a slot.
     pub(crate) fn rest(&self) {
         self.place.iter().for_each(Admission::rest);
     }
 
-    /// Marks the request as in progress again.
+    /// Marks the request as in progress again, after a wait for users.
     pub(crate) async fn resume(&self) {
         if let Some(place) = &self.place {
             place.resume().await;
         }
     }
 
-    /// Releases the slot of the request, because the run has ended or has become a task. The run itself can be dropped
-    /// much later, if the tool has passed its context to another Tokio task.
+    /// Releases the slot of the request, because the run has ended or has become a task. If the tool has passed the
+    /// context to another Tokio task, the run can stay in memory much longer.
     pub(crate) fn leave(&self) {
         self.place.iter().for_each(Admission::leave);
     }
@@ -217,31 +223,32 @@ impl Run {
             && self.persistence.get().is_none()
     }
 
-    /// Returns whether the call was answered before the end of the run, and the client does not follow the task.
+    /// Returns `true` if the server answered the call before the run ended, and the client does not read the task.
     pub(crate) fn is_handed_over(&self) -> bool {
         self.persistence.get().is_some() && self.client.is_remote() && !self.client.knows_tasks()
     }
 
-    /// Returns the channels through which the user can answer an open question now. While the call is open, the server
-    /// sends questions to the client directly. In this case, the result does not contain the client.
+    /// Returns the channels through which the user can answer an open question now. While the call is in flight, the
+    /// server sends questions directly to the client. So during the call, the returned channels do not contain the
+    /// client.
     pub(crate) fn channels(&self) -> Channels {
         if self.is_handed_over() || self.client.is_of_task() {
             self.ask.channels
         } else if self.persistence.get().is_some() {
-            // The client follows the task and receives its questions, so no other channel is needed.
+            // The client reads the task and receives the questions of the task, so the user needs no other channel.
             Channels::default()
         } else {
             self.ask.channels.without_client()
         }
     }
 
-    /// Returns whether the client answers questions without showing them to the user.
+    /// Returns `true` if the client has answered a question without showing the question to the user.
     pub(crate) fn is_unresponsive(&self) -> bool {
         self.unresponsive.load(Ordering::Relaxed)
     }
 
-    /// Records that the client answers questions without showing them to the user. For some time, this also affects
-    /// later runs of the same client.
+    /// Records that the client answers questions without showing the questions to the user. For some time, later runs
+    /// of the same client also use this record.
     pub(crate) fn mark_unresponsive(&self) {
         self.stop_asking_client();
         if let Some(key) = &self.client_key {
@@ -250,8 +257,8 @@ impl Run {
         }
     }
 
-    /// Records in the session whether a form of this run is open at the client. Does nothing if the user has no other
-    /// channel.
+    /// Records in the session whether the client has an open form of this run. Does nothing if the client is the user's
+    /// only channel.
     pub(crate) fn watch_form(&self, is_out: bool) {
         if let Some(key) = &self.client_key {
             self.client.watch_form(is_out.then_some(key.as_str()));
@@ -263,29 +270,30 @@ impl Run {
         self.unresponsive.store(true, Ordering::Relaxed);
     }
 
-    /// Sets the name under which the server remembers the client. If the client was recently unresponsive, the run
-    /// does not ask it.
+    /// Sets the name under which the server records the client. If this client has recently answered a question without
+    /// showing it, the run does not ask the client.
     pub(crate) fn remember_client(&mut self, key: Option<String>) {
         let known = |key: &String| self.runtime.unresponsive.has(key, channels::UNRESPONSIVE);
         self.unresponsive = AtomicBool::new(key.as_ref().is_some_and(known));
         self.client_key = key;
     }
 
-    /// Returns whether the model can relay answers, if the question allows it.
+    /// Returns `true` if the server allows the model to relay a user's answer. The question must also allow relayed
+    /// answers.
     pub(crate) fn relays(&self) -> bool {
-        // A client that follows the task receives its questions directly, so the model does not relay answers.
+        // A client that reads the task receives the questions directly, so the model does not relay answers.
         let follows = self.persistence.get().is_some() && !self.is_handed_over() && !self.client.is_of_task();
         self.ask.relay && !follows
     }
 
-    /// Returns whether the user must answer `request` through another channel than this client.
+    /// Returns `true` if the user must answer `request` through a channel other than this client.
     pub(crate) fn is_asked_elsewhere(&self, request: &Value) -> bool {
         let lacks = self.is_handed_over() || self.client.lacks(request).is_some();
         (self.channels().carry(request) && (lacks || self.is_unresponsive()))
             || (self.relays() && lacks && channels::allows_relay(request))
     }
 
-    /// Returns the time until the client needs a heartbeat, or `None` if it needs no heartbeat.
+    /// Returns the time until the server must send a heartbeat, or `None` if the client needs no heartbeats.
     pub(crate) fn next_heartbeat(&self) -> Option<Duration> {
         let every = self.ask.heartbeat?;
         let follows = self.client.is_remote() && self.persistence.get().is_none();
@@ -295,8 +303,8 @@ impl Run {
         Some(every.saturating_sub(self.state().told.elapsed()))
     }
 
-    /// Queues a heartbeat. The progress value must increase with each notification. It increases only by a tiny
-    /// amount, because the tool reports its own progress later.
+    /// Queues a heartbeat. MCP requires that each progress notification has a larger value. A heartbeat increases the
+    /// value only by a tiny amount, so that the tool can still report a larger value later.
     pub(crate) fn beat(&self, begun: Instant) {
         let mut state = self.state();
         let last = state.last_sent.unwrap_or(0.0);
@@ -307,7 +315,6 @@ impl Run {
         state.outbox.push(Note::Progress { progress, total: None, message });
     }
 
-    /// Returns whether the run was cancelled.
     pub(crate) fn is_cancelled(&self) -> bool {
         match self.persistence() {
             Some(persistence) => persistence.is_cancelled(),
@@ -315,7 +322,7 @@ impl Run {
         }
     }
 
-    /// Returns the current journal, and marks it as stored.
+    /// Returns the current journal, and marks the journal as stored.
     pub(crate) fn journal(&self) -> Journal {
         let mut state = self.state();
         state.id();
@@ -324,7 +331,7 @@ impl Run {
         journal
     }
 
-    /// Returns the earliest deadline, in milliseconds since 1970. At this time, the run must continue even if no
+    /// Returns the earliest deadline, in milliseconds since 1970. At the deadline, the run must continue even if no
     /// answer has arrived.
     pub(crate) fn next_due(&self) -> Option<u64> {
         self.state().deadlines.values().min().copied()
@@ -336,7 +343,7 @@ impl Run {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the trace of a leg that is suspended.
+    /// Returns the trace of a leg that ended at a question.
     pub(crate) fn trace_of(&self, suspension: &Suspension) -> Option<Value> {
         let trace = self.trace.as_ref()?;
         Some(trace.end(Some(&suspension.journal), suspension.asks.keys(), Ended::Suspended))
@@ -358,7 +365,7 @@ impl Run {
         machine
     }
 
-    /// Ends the leg. Returns the questions of the leg, and the journal to store until the answers arrive.
+    /// Ends the leg. Returns the questions of the leg, and the journal with which the next leg continues.
     pub(crate) fn suspend(&self) -> Result<Suspension, Drift> {
         self.id();
         let mut suspension = self.take_machine().suspend()?;
@@ -366,7 +373,7 @@ impl Run {
         Ok(suspension)
     }
 
-    /// Records the final outcome of the leg in the telemetry.
+    /// Records in the telemetry how the leg ended.
     pub(crate) fn ended(&self, how: How) {
         if let Some(machine) = &self.state().machine {
             self.span.leaving(machine);
@@ -374,12 +381,12 @@ impl Run {
         self.span.ended(how);
     }
 
-    /// Checks that a tool that has returned has used the whole journal.
+    /// Returns drift if the tool returned before the tool used all entries of the journal.
     pub(crate) fn check_complete(&self) -> Result<(), Drift> {
         self.state().machine.as_ref().map_or(Ok(()), |machine| machine.check_complete())
     }
 
-    /// Returns the run's ID. The ID is generated on first use, because most runs do not need it.
+    /// Returns the run's ID. The ID is generated on first use, because most runs do not need an ID.
     pub(crate) fn id(&self) -> String {
         self.state().id().to_owned()
     }
@@ -390,10 +397,10 @@ impl Run {
 
     /// Stores the waker that must be woken when the result for `key` arrives.
     ///
-    /// The driver's own waker (the root waker) is never stored, because the driver polls the root in any case. So if
-    /// any clone of the root waker exists, actual I/O holds this clone. The waker of a combinator must be stored.
-    /// Otherwise, the combinator would not poll the future again. For example, `FuturesUnordered` has one waker for
-    /// each child.
+    /// The run does not store the driver's own waker (the root waker), because the driver polls the root in any case.
+    /// So if another clone of the root waker exists, a timer or a socket holds this clone. The run stores the waker of
+    /// a combinator, because a combinator polls only futures that were woken. For example, `FuturesUnordered` has one
+    /// waker for each child.
     pub(crate) fn park(&self, state: &mut State, key: &Key, waker: &Waker) {
         if self.root.get().is_some_and(|root| root.will_wake(waker)) {
             return;
@@ -413,7 +420,8 @@ impl Run {
             return;
         }
         if let Note::Progress { progress, .. } = &mut note {
-            // MCP requires that the progress increases, so other values are dropped.
+            // MCP requires that the progress value increases, so the server drops values that are not larger than the
+            // last value.
             if state.last_progress.is_some_and(|last| *progress <= last) {
                 return;
             }
@@ -486,7 +494,7 @@ impl State {
         machine.run()
     }
 
-    /// Queues the result of a step of a task.
+    /// Adds the result of a task's step to the queue of finished steps.
     pub(crate) fn finish(&mut self, key: &Key, outcome: Result<Value, Failure>) {
         self.finished.push_back((key.clone(), outcome));
     }
@@ -501,15 +509,15 @@ impl State {
         None
     }
 
-    /// Returns the journal, and marks it as stored.
+    /// Returns the journal, and marks the journal as stored.
     pub(crate) fn written_now(&mut self) -> Journal {
         self.written = self.machine().recorded();
         self.machine().journal().clone()
     }
 
-    /// Returns the journal if a new step is about to start, and earlier recordings are not stored yet. The earlier
-    /// recordings must be stored before the new step starts. Otherwise, a replay could ask a provider again and get a
-    /// different answer.
+    /// Returns the journal if a new step is about to start and the store does not contain all recordings yet. The
+    /// caller must store these recordings before the step starts. Without these recordings, a replay could ask a
+    /// provider again and receive a different answer.
     pub(crate) fn write_ahead(&mut self) -> Option<Journal> {
         let begins = self.machine().begins_steps() && self.machine().recorded() != self.written;
         begins.then(|| self.written_now())
@@ -523,12 +531,12 @@ impl State {
         std::mem::take(&mut self.wakers).into_values().collect()
     }
 
-    /// Removes all data of a future that was dropped.
+    /// Removes all data that belongs to a dropped future.
     pub(crate) fn leave(&mut self, key: &Key) {
         self.machine().leave(key);
         self.wakers.remove(key);
         self.deadlines.remove(key);
-        // In a loop, the next step has the same key, and must not receive this result.
+        // In a loop, the next step has the same key as this step and must not receive the result of this step.
         self.finished.retain(|(finished, _)| finished != key);
     }
 }

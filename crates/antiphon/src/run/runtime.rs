@@ -1,4 +1,4 @@
-//! The state that all runs of a server share.
+//! The data that all runs of a server share.
 
 use std::{
     any::{Any, TypeId},
@@ -23,17 +23,18 @@ use crate::{
     telemetry::Recorder,
 };
 
-/// The state that all runs of a server share. It depends neither on the tools nor on the transport.
+/// The data that all runs of a server share. The shared data does not depend on the tools or on the transport.
 pub(crate) struct Runtime {
-    /// The audience of the server. Only servers with the same audience can read its sealed states and its stored data.
+    /// The audience of the server. Only servers with the same audience can read the sealed states and the stored data
+    /// of this server.
     pub(crate) audience: String,
     /// The name of this replica, for logs and traces.
     pub(crate) replica: String,
     pub(crate) limits: Limits,
     pub(crate) seal: SealConfig,
-    /// The state of the rate limits, and the admission of requests.
+    /// The rate limiter, which admits or rejects requests.
     pub(crate) limiter: Limiter,
-    /// The callers' spending on the server's model.
+    /// How much each caller has spent on requests to the server's model.
     pub(crate) spend: Spend,
     pub(crate) models: Models,
     /// The store, queue and bus that replicas share.
@@ -41,24 +42,24 @@ pub(crate) struct Runtime {
     pub(crate) changes: Changes,
     /// Whether responses contain a trace of the run.
     pub(crate) traces: bool,
-    /// Receives the telemetry.
+    /// The recorder that receives the telemetry.
     pub(crate) recorder: Recorder,
-    /// Cancelled when the server begins a graceful shutdown.
+    /// A token that is cancelled when the server begins a graceful shutdown.
     pub(crate) shutdown: CancellationToken,
-    /// When the last run is dropped, this guard stops the exchange of announcements with other replicas.
+    /// A guard that stops the exchange of announcements with other replicas, when the last run is dropped.
     pub(crate) _replicas_stop: DropGuard,
     pub(crate) states: States,
-    /// Returns whether any tool of the server is in this group.
+    /// A function that returns whether any tool of the server is in a group.
     pub(crate) is_group: Box<dyn Fn(&str) -> bool + Send + Sync>,
-    /// Whether models can relay answers, if the question allows it.
+    /// Whether models can relay answers, if the question allows relayed answers.
     pub(crate) relays: bool,
-    /// The clients that recently answered a question without showing it to the user.
+    /// The clients that recently answered a question without showing the question to the user.
     pub(crate) unresponsive: Recent,
     /// The forms that this process recently sent in rounds.
     pub(crate) asked: Recent,
 }
 
-/// The state values that tools share, by type.
+/// The values that tools share ([`State`](crate::State)), by type.
 pub(crate) type States = HashMap<TypeId, Box<dyn Any + Send + Sync>>;
 
 /// A mounted server.
@@ -74,8 +75,8 @@ impl fmt::Debug for Mount {
     }
 }
 
-/// The mounted servers that contain an item, innermost first. The list is empty for an item of the outer server
-/// itself.
+/// The mounted servers that contain a tool, prompt or resource, innermost first. The list is empty if the outer server
+/// itself contains the tool, prompt or resource.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Mounts(Option<Arc<[Arc<Mount>]>>);
 
@@ -84,18 +85,18 @@ impl Mounts {
         self.0.as_deref().unwrap_or_default()
     }
 
-    /// Returns the list with the additional mounted server `outer`, which contains the other mounted servers.
+    /// Returns the list with `outer` added. The mounted server `outer` contains all other mounted servers in the list.
     pub(crate) fn within(&self, outer: &Arc<Mount>) -> Self {
         Self(Some(self.all().iter().chain([outer]).map(Arc::clone).collect()))
     }
 
-    /// Returns the state of type `T`, from the innermost mounted server that has such a state.
+    /// Returns the shared value of type `T` from the innermost mounted server that has a value of this type.
     pub(crate) fn state<T: 'static>(&self) -> Option<&T> {
         let id = TypeId::of::<T>();
         self.all().iter().find_map(|mount| mount.states.get(&id))?.downcast_ref()
     }
 
-    /// Returns whether any of the mounted servers has a state of this type.
+    /// Returns `true` if at least one of the mounted servers has a shared value of this type.
     pub(crate) fn has_state(&self, id: TypeId) -> bool {
         self.all().iter().any(|mount| mount.states.contains_key(&id))
     }
@@ -111,8 +112,8 @@ impl Mounts {
         (!prefixes.is_empty()).then(|| prefixes.join("/"))
     }
 
-    /// Returns the full name of a group, for example `shop/notes/admin`. `group` is the name inside the mounted
-    /// server.
+    /// Returns the full name of a group, for example `shop/notes/admin`. `group` is the name that the mounted server
+    /// uses, for example `admin`.
     pub(crate) fn group(&self, group: String) -> String {
         match self.path() {
             Some(path) => format!("{path}/{group}"),
@@ -122,19 +123,20 @@ impl Mounts {
 }
 
 impl Runtime {
-    /// Returns the shared state of type `T`.
+    /// Returns the shared value of type `T`.
     pub(crate) fn state<T: 'static>(&self) -> Option<&T> {
         self.states.get(&TypeId::of::<T>())?.downcast_ref()
     }
 
-    /// Returns the store that the replicas share. Also starts the removal of expired records.
+    /// Returns the store that the replicas share. The first call also starts the background work that removes expired
+    /// records.
     pub(super) fn store(&self) -> Option<&dyn Store> {
         let backend = self.backend.as_ref()?;
         self.changes.begin();
         Some(&*backend.store)
     }
 
-    /// Returns the minimum lifetime of records that sealed states need. Such a record must not expire before any valid
+    /// Returns the minimum lifetime of a record that a sealed state refers to. The record must not expire before the
     /// sealed state.
     pub(super) fn seals_last(&self) -> Duration {
         self.seal.ttl + 2 * self.seal.skew
@@ -147,11 +149,11 @@ impl fmt::Debug for Runtime {
     }
 }
 
-/// Encrypts `journal` as a sealed state. If the journal is too large for the client, this function stores the
-/// encrypted journal, and returns a sealed state that contains a handle to it.
+/// Encrypts `journal` as a sealed state. If the journal is too large for the client, this function stores the encrypted
+/// journal. The returned sealed state then contains a handle to the stored journal.
 ///
-/// Every round stores a new journal and does not change earlier journals. After a lost connection, a client can send an
-/// earlier sealed state again. The server must still accept it.
+/// Every round stores a new journal and does not change earlier journals. The server must accept earlier sealed states,
+/// because a client can send an earlier sealed state again after a lost connection.
 pub(crate) async fn seal(
     runtime: &Runtime,
     journal: &Journal,
@@ -169,7 +171,7 @@ pub(crate) async fn seal(
     Ok(Ok(runtime.seal.seal_handle(&handle, binding, now)))
 }
 
-/// Returns the journal that a handle refers to.
+/// Reads the journal that `handle` refers to from the store.
 pub(crate) async fn load(
     runtime: &Runtime,
     handle: &Handle,

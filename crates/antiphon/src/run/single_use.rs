@@ -1,4 +1,4 @@
-//! Single-use sealed states. If a client sends the same sealed state again, it receives the stored reply.
+//! Single-use sealed states. If a client sends the same sealed state again, the client receives the stored reply.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -18,13 +18,14 @@ const DIGEST: usize = 32;
 const BEGUN: u8 = 0;
 const REPLIED: u8 = 1;
 
-/// The decision about a request that contains a sealed state.
+/// The result of a check whether a client has already used a sealed state.
 pub(crate) enum Entered {
-    /// This is the first use of the sealed state. Do the work with [`Guard::work`], which stores the reply.
+    /// The client has not sent the sealed state before. Process the request with [`Guard::work`], which stores the
+    /// reply for retries.
     First(Guard),
-    /// The request is a retry. The value is the stored reply.
+    /// The request is a retry, and the value is the stored reply.
     Answered(Value),
-    /// The sealed state was already used with different answers.
+    /// The client has already sent the sealed state with different answers.
     Used,
 }
 
@@ -37,9 +38,9 @@ pub(crate) struct Guard {
     revision: Revision,
 }
 
-/// Claims a sealed state. If the state was already used, returns the result of the earlier use.
+/// Claims a sealed state for this request. If the client has already used the sealed state, returns the stored reply.
 ///
-/// `answers` contains the client's answers. A correct retry contains the same answers.
+/// `answers` contains the client's answers. A retry must contain the same answers as the first request.
 pub(crate) async fn enter(
     runtime: &Arc<Runtime>,
     backend: &Backend,
@@ -75,19 +76,19 @@ pub(crate) async fn enter(
                     None => Entered::Used,
                 });
             }
-            // The earlier holder has stopped without a reply, so this request does the work.
+            // The request that held the claim stopped without a reply, so this request does the work.
             Watched::Gone | Watched::Silent(_) => {}
         }
     }
 }
 
-/// Returns how long a claim stays valid without a heartbeat.
+/// Returns how long a claim stays valid after the last heartbeat.
 fn lease(runtime: &Runtime) -> Duration {
     4 * runtime.limits.claim_heartbeat
 }
 
 impl Guard {
-    /// Runs `work`, and stores the reply for retries. If the function `reply` returns `None`, nothing is stored, and
+    /// Runs `work` and stores the reply for retries. If `reply` returns `None`, this method does not store a reply, and
     /// the client can use the sealed state again.
     pub(crate) async fn work<T>(
         self,
@@ -108,7 +109,7 @@ impl Guard {
 
 async fn conclude(runtime: &Runtime, held: &Held<'_>, reply: Option<Value>) -> antiphon_store::Result<()> {
     let Some(reply) = reply else {
-        // If the deletion fails, the claim expires later.
+        // If the deletion fails, the store removes the claim when the claim expires.
         let _ = held.store.delete(held.key, held.revision).await;
         return Ok(());
     };

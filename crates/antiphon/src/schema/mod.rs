@@ -19,12 +19,13 @@ pub(crate) use self::unchecked::Validator;
 #[cfg(feature = "validate")]
 pub(crate) use self::validator::Validator;
 
-/// Returns the JSON Schema 2020-12 of `T`, in the form that tools use.
+/// Returns the JSON Schema 2020-12 of the type `T`, for the description of a tool.
 pub(crate) fn of<T: JsonSchema>() -> Map<String, Value> {
     into_object(SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>())
 }
 
-/// Returns the input schema of a tool, which must describe an object. For a tool without arguments, the type is `()`.
+/// Returns the input schema of a tool whose arguments have the type `T`. MCP requires that the schema describes an
+/// object. A tool without arguments has the type `()`.
 pub(crate) fn of_arguments<T: JsonSchema>() -> Map<String, Value> {
     let mut schema = antiphon_llm::schema_of::<T>();
     if schema.get("type").is_some_and(|kind| kind == "null") {
@@ -46,18 +47,18 @@ fn into_object(schema: Schema) -> Map<String, Value> {
     }
 }
 
-/// The form of a question to a user. It contains the schema, in the flat subset of JSON Schema that elicitation
-/// allows, and the validator of the answer.
+/// A form that asks a user for data: the schema of the fields, and the validator for the answer. The schema uses only
+/// the flat subset of JSON Schema that elicitation allows.
 #[derive(Debug)]
 pub(crate) struct Form {
     pub(crate) key: String,
     pub(crate) schema: Value,
-    /// The text of the schema, for fingerprints.
+    /// The schema as text. A fingerprint of the question is computed from this text.
     pub(crate) text: String,
     pub(crate) validator: Validator,
 }
 
-/// Returns the form of `T`. The form of each type is created only once.
+/// Returns the form for the type `T`. The program creates the form of each type only once.
 pub(crate) fn form<T: JsonSchema + 'static>() -> Result<Arc<Form>, String> {
     static FORMS: OnceLock<RwLock<HashMap<TypeId, Arc<Form>>>> = OnceLock::new();
     let forms = FORMS.get_or_init(RwLock::default);
@@ -75,7 +76,8 @@ pub(crate) fn form<T: JsonSchema + 'static>() -> Result<Arc<Form>, String> {
 }
 
 impl Form {
-    /// Converts a schema into the subset that elicitation allows. Returns the reason if this is not possible.
+    /// Converts a schema into the subset that elicitation allows. If the schema cannot be converted, returns the
+    /// reason.
     pub(crate) fn new(key: String, mut schema: Map<String, Value>) -> Result<Self, String> {
         for unused in ["$schema", "title", "description", "$id", "$defs", "additionalProperties"] {
             schema.remove(unused);
@@ -109,7 +111,7 @@ fn flatten(property: &mut Value) -> Result<(), String> {
     let Value::Object(field) = property else {
         return Err("has no type; give it one".into());
     };
-    // Forms do not support null. So an optional field is a field that is not required.
+    // Forms do not support null. So an `Option` field becomes a field that is not required.
     if let Some(Value::Array(types)) = field.get("type") {
         let mut types = types.iter().filter(|kind| *kind != "null");
         if let (Some(only), None) = (types.next().cloned(), types.next()) {
@@ -134,7 +136,7 @@ fn flatten(property: &mut Value) -> Result<(), String> {
         choices(options)?;
         field.entry("type").or_insert_with(|| "string".into());
     }
-    // Formats such as `uint8` are specific to schemars. Elicitation supports only four formats.
+    // Only schemars uses formats such as `uint8`. Elicitation supports only four formats.
     if field
         .get("format")
         .is_some_and(|format| !matches!(format.as_str(), Some("email" | "uri" | "date" | "date-time")))
@@ -171,7 +173,7 @@ fn choices(options: &mut Vec<Value>) -> Result<(), String> {
         if option.get("type").is_some_and(|kind| kind != "string") {
             return Err("is an enum with data in its variants; a form supports enums of unit variants".into());
         }
-        // All variants without a doc comment share one option.
+        // The schema combines all variants without a doc comment in one option.
         if let Some(Value::Array(names)) = option.get_mut("enum").map(Value::take) {
             choices.extend(names.iter().map(|name| serde_json::json!({"const": name, "title": name})));
             continue;
@@ -185,8 +187,8 @@ fn choices(options: &mut Vec<Value>) -> Result<(), String> {
     Ok(())
 }
 
-/// Converts `{const, description}` into `{const, title}`. The first form is the schema of a variant with a doc
-/// comment.
+/// Converts `{const, description}` into `{const, title}`. An enum variant with a doc comment has the schema `{const,
+/// description}`.
 fn titled(option: &mut Map<String, Value>) {
     let title = option
         .remove("description")

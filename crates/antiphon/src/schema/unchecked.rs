@@ -1,8 +1,8 @@
-//! The validator without the feature `validate`. In this case, only the Rust type checks a value.
+//! The replacement for the validator if the feature `validate` is off. Only the Rust type then checks a value.
 
 use serde_json::{Map, Value};
 
-/// Accepts every value.
+/// A validator that accepts every value.
 #[derive(Debug)]
 pub(crate) struct Validator(());
 

@@ -1,4 +1,4 @@
-//! Validation of values against their complete schema.
+//! Validation of JSON values against a complete JSON Schema.
 
 use serde_json::{Map, Value};
 
@@ -8,7 +8,7 @@ pub(crate) struct Validator {
     compiled: jsonschema::Validator,
 }
 
-/// The maximum number of problems that a message contains.
+/// The maximum number of validation problems that an error message lists.
 const PROBLEMS: usize = 10;
 
 impl Validator {
@@ -33,8 +33,8 @@ impl Validator {
         problems
     }
 
-    /// Returns one line for each problem, as text for a model: `cell: value is greater than the maximum of 8 (got 9)`.
-    /// The value is truncated and at the end of the line, so that a long value does not hide the problem.
+    /// Returns one line of text for each problem, for a model: `cell: value is greater than the maximum of 8 (got 9)`.
+    /// The line ends with the truncated invalid value, so that a long value does not hide the problem.
     pub(crate) fn lines(&self, value: &Value) -> Vec<String> {
         if self.compiled.is_valid(value) {
             return Vec::new();
@@ -74,9 +74,9 @@ fn path(error: &jsonschema::ValidationError<'_>) -> Option<String> {
     Some(path.replace('/', ".").replace("~1", "/").replace("~0", "~"))
 }
 
-/// Calls `tell` with the errors to report. If a value matches none of several alternative schemas, `tell` receives only
-/// the errors of the closest schema. For example, if an optional object has a wrong field, the error is about this
-/// field. It does not say that the value is neither a valid object nor null.
+/// Calls `tell` with each error to report. If a value must match one of several schemas but matches none, `tell`
+/// receives only the errors of the closest schema. For example, if an optional object has a wrong field, the error
+/// names this field. The error does not mention that null would also be valid.
 fn at_fault(error: &jsonschema::ValidationError<'_>, tell: &mut dyn FnMut(&jsonschema::ValidationError<'_>)) {
     use jsonschema::error::ValidationErrorKind::{AnyOf, OneOfNotValid};
     if let AnyOf { context } | OneOfNotValid { context } = error.kind() {

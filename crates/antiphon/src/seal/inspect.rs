@@ -1,4 +1,4 @@
-//! The inspection of a sealed state with its encryption key, for operators and tool authors.
+//! The inspection of a sealed state, for operators and tool authors who have the encryption key.
 
 use antiphon_replay::Outcome;
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 use super::{Binding, OpenError, STORED, SealConfig, TIMES};
 use crate::base::{now_millis, timestamp};
 
-/// The call that a sealed state belongs to. The server cannot decrypt a sealed state of another call.
+/// The call that a sealed state belongs to. If you describe a different call, the sealed state cannot be decrypted.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SealedCall {
-    /// The audience. This is the server's name, or the text that is set with [`SealConfig::with_audience`].
+    /// The audience: the server's name, or the text that is set with [`SealConfig::with_audience`].
     pub audience: String,
-    /// The principal (the authenticated caller). The text is empty if the server does not authenticate callers.
+    /// The principal (the authenticated caller). The `String` is empty if the server does not authenticate callers.
     pub principal: String,
     /// The MCP method of the call, for example `tools/call`.
     pub method: String,
@@ -58,13 +58,13 @@ impl SealedCall {
     }
 }
 
-/// The decrypted content of a sealed state.
+/// The data that a decrypted sealed state contains.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct SealedRun {
     /// The format version of the sealed state.
     pub version: u8,
-    /// The ID of the encryption key. The key ring contains a key with this ID.
+    /// The ID of the encryption key that encrypted the sealed state.
     pub key: u8,
     /// The time at which the server encrypted the sealed state, as an ISO 8601 timestamp.
     pub issued: String,
@@ -72,12 +72,13 @@ pub struct SealedRun {
     pub expires: String,
     /// Whether the sealed state has expired.
     pub expired: bool,
-    /// Whether the journal is in the store, because it is too long for a `requestState`. The sealed state then
-    /// contains only the name of the journal. In this case, `run`, `round`, `entries` and `pending` are empty or 0.
+    /// Whether the store contains the journal, because the journal is too long for a `requestState`. If `true`, the
+    /// sealed state contains only the name of the journal. The fields `run`, `round`, `entries` and `pending` are then
+    /// empty or 0.
     pub apart: bool,
     /// The ID of the run.
     pub run: Option<String>,
-    /// The number of rounds that the run has had so far.
+    /// The number of rounds that the run has used so far.
     pub round: u32,
     /// The journal's entries, oldest first.
     pub entries: Vec<SealedEntry>,
@@ -85,20 +86,21 @@ pub struct SealedRun {
     pub pending: Vec<String>,
 }
 
-/// An entry of the journal. It belongs to a finished question, a finished step or a finished loop iteration.
+/// An entry of the journal: the result of a finished question, a finished step or a finished loop iteration.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct SealedEntry {
-    /// The key of the question or step.
+    /// The question key, or the key of the step.
     pub key: String,
-    /// The kind and the label of the entry, for example `step charge`. For a question, the label contains the
-    /// beginning of its text.
+    /// The kind and the label of the entry, for example `step charge`. For a question, the label contains the beginning
+    /// of the question's text.
     pub op: String,
-    /// The outcome of the question or step: `answered`, `done`, `failed` or `refused`.
+    /// How the question or step ended: `answered`, `done`, `failed` or `refused`.
     pub outcome: &'static str,
-    /// The structure of the value: the fields and types, without the data. For a failure, this is the error message.
+    /// The structure of the recorded value: the fields and types, without the data. For a failure, `shape` is the error
+    /// message.
     pub shape: Value,
-    /// The recorded value. It can contain secrets of the caller.
+    /// The recorded value. The recorded value can contain secrets of the caller.
     pub value: Value,
 }
 
@@ -106,12 +108,12 @@ pub struct SealedEntry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InspectError {
-    /// The text is not a sealed state, or this version does not support its format.
+    /// The text is not a sealed state, or this version of Antiphon does not support the format of the sealed state.
     Malformed,
-    /// The sealed state was encrypted with a key that is not in the key ring. The value is the ID of this key.
+    /// The sealed state was encrypted with a key that is not in the key ring. The `u8` is the ID of this key.
     UnknownKey(u8),
     /// The decryption failed. Possible causes are a different encryption key, a different call, or a changed sealed
-    /// state. The server cannot determine the actual cause.
+    /// state. Decryption cannot distinguish these causes.
     Closed,
 }
 
@@ -128,11 +130,11 @@ impl std::fmt::Display for InspectError {
 impl std::error::Error for InspectError {}
 
 impl SealConfig {
-    /// Decrypts the sealed state of `call` and returns its content, even if the state has expired. The method uses only
-    /// the encryption keys and the limits of this configuration.
+    /// Decrypts a sealed state that belongs to `call` and returns the content, even if the sealed state has expired.
+    /// The method uses only the encryption keys and the limits of this `SealConfig`.
     ///
-    /// This method is for operators who have the encryption keys. A server does not tell callers the reason why it
-    /// rejects a sealed state. Callers always receive the same error.
+    /// The method `inspect` is for operators who have the encryption keys. If a server rejects the sealed state of a
+    /// caller, the caller always receives the same error, without the reason.
     ///
     /// # Errors
     ///
@@ -182,7 +184,7 @@ fn entry(entry: &antiphon_replay::Entry) -> SealedEntry {
     SealedEntry { key: entry.key.to_string(), op: entry.describe(), outcome, shape, value }
 }
 
-/// Replaces all data in `value` with descriptions of the types. The structure stays the same.
+/// Replaces all data in `value` with descriptions of the types, and keeps the names of the fields.
 pub(crate) fn shape(value: &Value) -> Value {
     match value {
         Value::Null => Value::Null,

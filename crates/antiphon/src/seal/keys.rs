@@ -5,14 +5,15 @@ use sha2::{Digest as _, Sha256};
 
 /// The encryption keys for the sealed states and the stored records of runs.
 ///
-/// All replicas must have the same encryption keys. A server encrypts with the active key (the first key of the ring),
-/// and decrypts with any key of the ring. To replace the active key without losing runs, follow these steps:
+/// All replicas must have the same encryption keys. A server encrypts with the active key, which is the first key of
+/// the ring. A server can decrypt with any key of the ring. To replace the active key without losing runs, follow these
+/// steps:
 ///
-/// 1. Add the new key to every replica, for decryption only ([`with_decryption_key`](Self::with_decryption_key)).
-/// 2. Make the new key the active key on every replica. Keep the old key for decryption.
-/// 3. Remove the old key when no data is encrypted with it. This is the case after the duration of
+/// 1. On every replica, add the new key only for decryption ([`with_decryption_key`](Self::with_decryption_key)).
+/// 2. Make the new key the active key on every replica. On every replica, keep the old key for decryption.
+/// 3. Remove the old key when no data is encrypted with the old key. To be sure, wait for the duration of
 ///    [`SealConfig::with_ttl`](crate::seal::SealConfig::with_ttl). If the server has tasks, also wait twice the
-///    duration of [`TaskConfig::with_audit_interval`](crate::task::TaskConfig::with_audit_interval). During this time,
+///    duration of [`TaskConfig::with_audit_interval`](crate::task::TaskConfig::with_audit_interval). During this wait,
 ///    the audit encrypts the stored records of waiting runs with the new key.
 ///
 /// ```
@@ -28,7 +29,7 @@ use sha2::{Digest as _, Sha256};
 pub struct KeyRing {
     /// Invariant: the list is never empty. The first key is the active key.
     keys: Vec<(u8, [u8; 32])>,
-    /// Whether the active key is random. In this case, no other process has the key.
+    /// Whether the active key is random. No other process has a random key.
     random: bool,
 }
 
@@ -38,20 +39,21 @@ impl KeyRing {
         Self { keys: vec![(id, derive(&secret))], random: false }
     }
 
-    /// Creates a key ring with a random key. Other processes cannot decrypt data that is encrypted with this key.
-    /// After a restart, this process cannot decrypt the data either.
+    /// Creates a key ring with a random key. Other processes cannot decrypt data that is encrypted with the random key.
+    /// After a restart, this process also cannot decrypt data that was encrypted with the random key.
     pub fn random() -> Self {
         let mut secret = [0; 32];
         getrandom::fill(&mut secret).expect("the operating system has random numbers");
         Self { random: true, ..Self::new(0, secret) }
     }
 
-    /// Returns whether the active key is [random](Self::random). In this case, no other process has the key.
+    /// Returns `true` if the active key is [random](Self::random). No other process has a random key.
     pub(crate) fn is_random(&self) -> bool {
         self.random
     }
 
-    /// Returns a key ID that two keys have. The second of these keys would never be used.
+    /// Returns a key ID that two keys of the ring have, or `None` if all IDs are different. A server would never use
+    /// the second key with this ID.
     pub(crate) fn duplicate(&self) -> Option<u8> {
         let mut ids: Vec<u8> = self.keys.iter().map(|(id, _)| *id).collect();
         ids.sort_unstable();
@@ -83,9 +85,9 @@ impl KeyRing {
         secret_for("call", &self.keys[0].1, audience)
     }
 
-    /// Returns whether `given` is the view key that is derived from any key of the ring.
+    /// Returns `true` if `given` is a view key that the server derived from one of the keys in the ring.
     pub(super) fn is_view_key(&self, given: &str, audience: &str) -> bool {
-        // Every key is compared, so that the duration does not depend on which key matches.
+        // This code compares every key, so that the duration does not depend on which key matches.
         self.keys.iter().filter(|(_, key)| is_same(&view_key(key, audience), given)).count() > 0
     }
 
@@ -126,8 +128,8 @@ impl fmt::Debug for KeyRing {
     }
 }
 
-/// Derives the encryption key from a secret. If you use the same secret for another purpose too, the key for that
-/// purpose is different.
+/// Derives the encryption key from a secret. Keys that are derived from this secret for other purposes are different
+/// from this encryption key.
 fn derive(secret: &[u8; 32]) -> [u8; 32] {
     let mut hash = Sha256::new();
     hash.update(b"antiphon requestState v1\0");
@@ -140,8 +142,8 @@ fn view_key(key: &[u8; 32], audience: &str) -> String {
     secret_for("view", key, audience)
 }
 
-/// Derives a secret for one purpose from a key and an audience. The secret has 128 bits, in hexadecimal. It does not
-/// reveal the key.
+/// Derives a secret for one purpose from a key and an audience. The secret is a hexadecimal text of 128 bits. The
+/// secret does not reveal the key.
 fn secret_for(purpose: &str, key: &[u8; 32], audience: &str) -> String {
     let mut hash = Sha256::new();
     hash.update(format!("antiphon {purpose} key v1\0"));
@@ -152,13 +154,13 @@ fn secret_for(purpose: &str, key: &[u8; 32], audience: &str) -> String {
     format!("{bits:032x}")
 }
 
-/// Compares two texts in constant time, so that an attacker cannot guess a secret piece by piece.
+/// Compares two texts in constant time, so that an attacker cannot guess a secret character by character.
 fn is_same(secret: &str, given: &str) -> bool {
     let differences = secret.bytes().zip(given.bytes()).fold(0, |bits, (a, b)| bits | (a ^ b));
     secret.len() == given.len() && std::hint::black_box(differences) == 0
 }
 
-/// Parses `2=<64 hex digits>,1=<64 hex digits>`. The first key encrypts, and all keys decrypt.
+/// Parses `2=<64 hex digits>,1=<64 hex digits>`. The server encrypts with the first key, and can decrypt with all keys.
 impl FromStr for KeyRing {
     type Err = KeyRingError;
 
@@ -190,12 +192,12 @@ fn read((id, digits): (&str, &str)) -> Option<(u8, [u8; 32])> {
     Some((id.parse().ok()?, secret))
 }
 
-/// The error for a text that is not a valid key ring. The error message contains the position of the problem, but not
-/// the text itself.
+/// The error for a text that is not a valid key ring. The error message contains the position of the problem. The error
+/// message does not contain the text, because the text contains keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRingError {
     at: usize,
-    /// The key ID, if another key has the same ID.
+    /// The ID that two keys in the text share, if the problem is a duplicate ID.
     taken: Option<u8>,
 }
 

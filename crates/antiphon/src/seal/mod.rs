@@ -1,5 +1,5 @@
-//! Sealed state: the encrypted journal of a run, which the client receives as `requestState`. The journal is also
-//! authenticated. So the client can neither read nor change it.
+//! Sealed state: the encrypted journal of a run, which the client receives as `requestState`. The journal is encrypted
+//! and authenticated, so the client cannot read or change the journal.
 
 mod inspect;
 mod keys;
@@ -31,7 +31,7 @@ const VERSION: u8 = 1;
 const HEADER: usize = 2;
 const NONCE: usize = 24;
 const TAG: usize = 16;
-/// The total length of the issue time and the expiry time, which precede the journal.
+/// The total length in bytes of the two times at the start of a sealed state: the issue time and the expiry time.
 const TIMES: usize = 16;
 
 /// The settings for sealed states. A sealed state is the encrypted journal, which the client receives as
@@ -64,7 +64,7 @@ impl Default for SealConfig {
 }
 
 impl SealConfig {
-    /// Sets the encryption keys. Default: a random key, which exists only in this process.
+    /// Sets the encryption keys. Default: a random key that no other process has.
     #[must_use]
     pub fn with_keys(mut self, keys: KeyRing) -> Self {
         self.keys = keys;
@@ -80,8 +80,8 @@ impl SealConfig {
         self
     }
 
-    /// Sets how long a `requestState` is valid. So this is also the time in which the client must answer a question.
-    /// The time starts again with each question. Default: 1 hour.
+    /// Sets how long a `requestState` is valid. Each round has a new `requestState`, and the client must send the
+    /// answers while this `requestState` is valid. Default: 1 hour.
     #[must_use]
     pub fn with_ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
@@ -102,8 +102,8 @@ impl SealConfig {
         self
     }
 
-    /// Sets the maximum length of a journal in the store, in bytes. This is the length after compression and
-    /// encryption. Default: 16 MiB.
+    /// Sets the maximum length of a journal in the store, in bytes. The limit applies to the length of the compressed
+    /// and encrypted journal. Default: 16 MiB.
     ///
     /// If a journal is too long for a `requestState`, the server stores the journal in the backend's store.
     #[must_use]
@@ -112,11 +112,12 @@ impl SealConfig {
         self
     }
 
-    /// Sets whether the server accepts each `requestState` only once. Default: no. This setting requires a
-    /// [backend](crate::ServerBuilder::with_backend).
+    /// Sets whether the server accepts each `requestState` only once. Default: no. A single-use `requestState` requires
+    /// a [backend](crate::ServerBuilder::with_backend).
     ///
-    /// If a client sends a `requestState` again with the same answers, it receives the same reply as before. If the
-    /// answers differ, the server rejects the request.
+    /// If a client sends a `requestState` again with the same answers, the client receives the reply of the first
+    /// request again. If the client sends a `requestState` again with different answers, the server rejects the
+    /// request.
     #[must_use]
     pub fn with_single_use(mut self, single_use: bool) -> Self {
         self.single_use = single_use;
@@ -125,8 +126,9 @@ impl SealConfig {
 
     /// Sets whether journals are compressed before they are encrypted. Default: yes.
     ///
-    /// The length of compressed data depends on its content. Callers who can add text to a run could infer secret
-    /// content from the length of the `requestState`. In this case, turn compression off.
+    /// The length of compressed data depends on the contents of the data. If a caller can add text to a run, the caller
+    /// could guess secrets in the run from the length of the `requestState`. If callers can add text to a run that
+    /// contains secrets, turn compression off.
     #[must_use]
     pub fn with_compression(mut self, compress: bool) -> Self {
         self.compress = compress;
@@ -159,15 +161,15 @@ pub(crate) struct Handle {
     pub(crate) bytes: u32,
 }
 
-/// The decrypted content of a sealed state.
+/// The data that a decrypted sealed state contains.
 #[derive(Debug)]
 pub(crate) enum Opened {
     Journal(Journal),
     Handle(Handle),
 }
 
-/// The caller and the call that a sealed state is bound to. The sealed state cannot be decrypted for another caller or
-/// another call.
+/// The caller and the call that a sealed state is bound to. The server cannot decrypt the sealed state for another
+/// caller or another call.
 #[derive(Debug)]
 pub(crate) struct Binding([u8; 32]);
 
@@ -183,7 +185,7 @@ impl Binding {
     }
 }
 
-/// Adds a value to the digest. Equal JSON values have equal digests, even if the order of their fields differs.
+/// Adds a value to the digest. Two equal JSON values have equal digests, even if the fields are in a different order.
 fn digest(hash: &mut Sha256, value: &Value) {
     match value {
         Value::Object(object) => digest_object(hash, object),
@@ -214,8 +216,8 @@ fn digest_object(hash: &mut Sha256, object: &serde_json::Map<String, Value>) {
     }
 }
 
-/// The reason why a sealed state cannot be decrypted. Only the log contains the reason. The caller always receives the
-/// same error.
+/// The reason why a sealed state cannot be decrypted. The server writes the reason only to the log. The caller receives
+/// the same error for every reason.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum OpenError {
     TooLong,
@@ -245,17 +247,17 @@ impl OpenError {
     }
 }
 
-/// A journal that is too large for the client.
+/// The error for a journal that is larger than the maximum length of a `requestState`.
 #[derive(Debug)]
 pub(crate) struct TooLarge {
     pub(crate) bytes: usize,
     pub(crate) max_bytes: usize,
 }
 
-/// An encoding of the content in a sealed state: an uncompressed journal.
+/// The encoding number of a sealed state that contains an uncompressed journal.
 const PLAIN: u8 = 0;
 const COMPRESSED: u8 = 1;
-/// An encoding of the content in a sealed state: a handle to a journal in the store.
+/// The encoding number of a sealed state that contains a handle to a journal in the store.
 const STORED: u8 = 2;
 
 impl SealConfig {
@@ -291,7 +293,7 @@ impl SealConfig {
         }
     }
 
-    /// Encrypts a handle as a sealed state. The sealed state has the same length for every journal.
+    /// Encrypts a handle as a sealed state. The length of this sealed state does not depend on the journal.
     pub(crate) fn seal_handle(&self, handle: &Handle, binding: &Binding, now: SystemTime) -> String {
         let mut plain = self.times(now);
         plain.push(STORED);
@@ -328,8 +330,8 @@ impl SealConfig {
         }
     }
 
-    /// Decrypts a journal from the store. The times of the journal are not checked, because the sealed state with the
-    /// handle was already checked.
+    /// Decrypts a journal from the store. This method does not check whether the journal has expired, because the
+    /// server has already checked the sealed state that contains the handle.
     pub(crate) fn open_apart(
         &self,
         handle: &Handle,
@@ -340,9 +342,11 @@ impl SealConfig {
         Self::read(&plain[TIMES..], self.max_kept_bytes)
     }
 
-    /// Encrypts data for the store under `name`. The data cannot be decrypted under another name.
+    /// Encrypts data for the store under `name`. Data that is encrypted under one name cannot be decrypted under
+    /// another name.
     pub(crate) fn seal_kept(&self, plain: &[u8], name: &[u8]) -> Vec<u8> {
-        /// The length below which data is not compressed, because compression would cost more than it saves.
+        /// Data that is shorter than this length, in bytes, is not compressed. The compression of short data takes more
+        /// time than it saves.
         const SMALL: usize = 4 * 1024;
         let mut body = self.times(SystemTime::now());
         if self.compress && plain.len() > SMALL {
@@ -355,8 +359,8 @@ impl SealConfig {
         self.encrypt(&body, &[b"kept", name].concat())
     }
 
-    /// Decrypts data that was encrypted under `name`. The data has no expiry time. The caller of this method deletes
-    /// it.
+    /// Decrypts data that was encrypted under `name`. The data has no expiry time, so the caller of this method must
+    /// delete the data.
     pub(crate) fn open_kept(&self, sealed: &[u8], name: &[u8]) -> Result<Vec<u8>, OpenError> {
         let plain = self.decrypt(sealed, &[b"kept", name].concat())?;
         match plain[TIMES..].split_first() {
@@ -366,7 +370,7 @@ impl SealConfig {
         }
     }
 
-    /// Returns whether stored data is encrypted with the active key.
+    /// Returns `true` if stored data is encrypted with the active key.
     pub(crate) fn is_current(&self, sealed: &[u8]) -> bool {
         sealed.get(1) == Some(&self.keys.active_id())
     }
@@ -380,7 +384,8 @@ impl SealConfig {
         plain
     }
 
-    /// Writes a journal that must not exceed `max_bytes`. If the journal is too large, returns its length.
+    /// Writes a journal to `plain`. If the journal has more than `max_bytes`, returns the length of the journal as the
+    /// error.
     fn write(&self, journal: &Journal, max_bytes: usize, plain: &mut Vec<u8>) -> Result<(), usize> {
         let json = journal.to_json();
         if json.len() as u64 > max_json(max_bytes) {
@@ -421,7 +426,7 @@ impl SealConfig {
         bytes
     }
 
-    /// Decrypts data that contains the two times and at least one more byte.
+    /// Decrypts data that contains the issue time, the expiry time and at least one more byte.
     fn decrypt(&self, bytes: &[u8], binding: &[u8]) -> Result<Vec<u8>, OpenError> {
         if bytes.len() < HEADER + NONCE + TAG + TIMES + 1 || bytes[0] != VERSION {
             return Err(OpenError::Malformed);
@@ -437,7 +442,7 @@ impl SealConfig {
     }
 }
 
-/// Methods that encrypt arbitrary bytes as if they were a journal, for tests and fuzzing.
+/// Methods for tests and fuzzing, which encrypt arbitrary bytes in place of a journal.
 #[cfg(any(test, feature = "__fuzz"))]
 impl SealConfig {
     pub(crate) fn sealed_as_is(&self, body: &[u8], binding: &Binding, now: SystemTime) -> String {
@@ -452,14 +457,14 @@ impl SealConfig {
     }
 }
 
-/// Returns the maximum size of an uncompressed journal, if its sealed state has at most `max_bytes`. The size is at
-/// most 64 MiB, because the whole journal is in memory.
+/// Returns the maximum size of an uncompressed journal whose sealed state has at most `max_bytes`. The result is at
+/// most 64 MiB, because the server holds the whole journal in memory.
 fn max_json(max_bytes: usize) -> u64 {
     64 * (max_bytes as u64).min(1024 * 1024)
 }
 
-/// Decompresses at most `cap` bytes. Although the data is authenticated, a few compressed bytes could expand to
-/// gigabytes.
+/// Decompresses data to at most `cap` bytes. The limit is necessary, because a few compressed bytes could expand to
+/// gigabytes, even in authenticated data.
 fn decompress(compressed: &[u8], cap: u64) -> Result<Vec<u8>, OpenError> {
     let mut json = Vec::new();
     let mut decoder = zstd::stream::read::Decoder::new(compressed).map_err(|_| OpenError::Malformed)?;
@@ -467,8 +472,8 @@ fn decompress(compressed: &[u8], cap: u64) -> Result<Vec<u8>, OpenError> {
     if json.len() as u64 > cap { Err(OpenError::TooLong) } else { Ok(json) }
 }
 
-/// Returns the binding of a journal in the store. A journal that is stored under one name cannot be decrypted under
-/// another name.
+/// Returns the binding (the additional authenticated data) for a journal in the store. The binding contains the name of
+/// the journal, so a journal cannot be decrypted under another name.
 fn apart(binding: &Binding, name: &[u8; 16]) -> Vec<u8> {
     [&binding.0[..], b"apart", name].concat()
 }
@@ -483,7 +488,7 @@ mod tests {
         Binding::new("shop", "", "tools/call", "buy", &json!({}))
     }
 
-    /// Returns a body with `bytes` zeros. Such a body is very small after compression.
+    /// Returns a body with `bytes` zeros. Compression makes a body of zeros very small.
     fn bomb(bytes: usize) -> Vec<u8> {
         let mut body = vec![COMPRESSED];
         body.extend(zstd::bulk::compress(&vec![0; bytes], 19).unwrap());
@@ -504,7 +509,7 @@ mod tests {
         assert_eq!(config.open(&large, &binding, now).unwrap_err(), OpenError::TooLong);
         let call = SealedCall::new("shop", "buy");
         assert_eq!(config.inspect(&large, &call), Err(InspectError::Malformed));
-        // The same limit applies to data in the store, whether it is stored under a name or under a handle.
+        // The size limit also applies to data in the store, under a name and under a handle.
         let kept = |bytes: usize| config.kept_as_is(&bomb(bytes), b"name", now);
         assert_eq!(config.open_kept(&kept(most), b"name").unwrap().len(), most);
         assert_eq!(config.open_kept(&kept(most + 1), b"name").unwrap_err(), OpenError::TooLong);

@@ -1,4 +1,4 @@
-//! Tokens for forms. A token is short encrypted data. This module also contains the view key.
+//! Tokens for forms, and the view key. A token is short data that the server encrypts for a client.
 
 use std::time::SystemTime;
 
@@ -10,7 +10,7 @@ use super::{OpenError, SealConfig, TIMES};
 const MAX_TOKEN: usize = 64 * 1024;
 
 impl SealConfig {
-    /// Encrypts short data for a client. The data can be decrypted only with the same `binding`. The binding must
+    /// Encrypts short data for a client. Only a call with an equal `binding` can decrypt the data. The binding must
     /// begin with the purpose of the data.
     pub(crate) fn seal_token(&self, plain: &[u8], binding: &[u8]) -> String {
         let mut body = self.times(SystemTime::now());
@@ -18,8 +18,8 @@ impl SealConfig {
         URL_SAFE_NO_PAD.encode(self.encrypt(&body, binding))
     }
 
-    /// Decrypts short data, with any key of the key ring. The data itself contains its expiry time. The caller of this
-    /// method checks this time.
+    /// Decrypts short data, with any key of the key ring. The data contains an expiry time, which the caller of this
+    /// method must check.
     pub(crate) fn open_token(&self, token: &str, binding: &[u8]) -> Result<Vec<u8>, OpenError> {
         if token.len() > MAX_TOKEN {
             return Err(OpenError::TooLong);
@@ -28,19 +28,19 @@ impl SealConfig {
         Ok(self.decrypt(&bytes, binding)?.split_off(TIMES))
     }
 
-    /// Returns the view key, which is derived from the active encryption key. The view key is a secret. The server
-    /// sends it only in the HTML of the form.
+    /// Returns the view key, which is derived from the active encryption key. The view key is a secret that only the
+    /// HTML of the form contains.
     pub(crate) fn view_key(&self, audience: &str) -> String {
         self.keys.view_key(audience)
     }
 
-    /// Returns the call key that is derived from the active encryption key. The call key is a secret for the names of
-    /// calls in the store.
+    /// Returns the call key that is derived from the active encryption key. The server uses the call key to compute the
+    /// names of calls in the store.
     pub(crate) fn call_key(&self, audience: &str) -> String {
         self.keys.call_key(audience)
     }
 
-    /// Returns whether `given` is the view key that is derived from any key of the key ring.
+    /// Returns `true` if `given` is a view key that the server derived from one of the keys in the key ring.
     pub(crate) fn is_view_key(&self, given: &str, audience: &str) -> bool {
         self.keys.is_view_key(given, audience)
     }

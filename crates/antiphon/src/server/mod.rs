@@ -28,7 +28,8 @@ use crate::{
     tool::{ToolCall, ToolResult},
 };
 
-/// Replacements for the HTTP module, if the feature `http` is off: the server has no HTTP sessions and no web page.
+/// The replacement for the HTTP module if the feature `http` is off. The server then has no HTTP sessions and no answer
+/// page.
 #[cfg(not(feature = "http"))]
 mod http {
     use std::sync::Arc;
@@ -75,7 +76,7 @@ pub struct Server {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// State that the transports of a server share.
+/// The data that all transports and clones of a server share.
 pub(crate) struct Shared {
     /// The service that answers requests.
     pub(crate) service: Arc<Service>,
@@ -103,8 +104,8 @@ impl Server {
         ServerBuilder::new(name.into(), version.into())
     }
 
-    /// Returns a handle that notifies clients of changes: changed lists of tools, prompts and resources, and changed
-    /// resources.
+    /// Returns a handle with which you notify clients that a list of tools, prompts or resources has changed, or that a
+    /// resource has changed.
     pub fn changes(&self) -> &Changes {
         &self.shared.service.runtime.changes
     }
@@ -114,14 +115,14 @@ impl Server {
     ///
     /// `id` is the elicitation ID: [`ElicitUrl::id`](crate::elicitation::ElicitUrl::id), or the ID that you passed to
     /// [`UrlElicitation::new`](crate::elicitation::UrlElicitation::new). The server sends
-    /// `notifications/elicitation/complete` to the MCP 2025-11-25 session that received this elicitation. This can be
-    /// an elicitation during a call, in a `-32042` error, or in a task. If the server has a
+    /// `notifications/elicitation/complete` to the MCP 2025-11-25 session that received this elicitation. The
+    /// elicitation can come from a call, a `-32042` error, or a task. If the server has a
     /// [backend](crate::ServerBuilder::with_backend), you can call this method on any replica. If no session received
-    /// this ID, or if the session has ended, the server ignores the call.
+    /// the elicitation ID, or if the session has ended, the server ignores the call.
     ///
     /// For each session, the server stores the 64 most recent elicitation IDs, of up to 1,024 bytes each. MCP
-    /// 2026-07-28 has no such notification, so MCP 2026-07-28 clients receive nothing. For these clients, the tool
-    /// itself must check whether the user has finished on the web page.
+    /// 2026-07-28 has no notification for a completed elicitation, so MCP 2026-07-28 clients receive no notification.
+    /// For MCP 2026-07-28 clients, the tool itself must check whether the user has finished on the web page.
     ///
     /// # Examples
     ///
@@ -138,18 +139,17 @@ impl Server {
 
     /// Runs a tool in this process, without a client. Use this method if your own program must call a tool.
     ///
-    /// If the tool asks a model, the server's model answers, if the server has one. All other questions of the tool
+    /// If the tool asks a model and the server has a model, the server's model answers. All other questions of the tool
     /// fail.
     ///
-    /// If the tool fails, the result contains the error text that a model would receive.
+    /// If the tool fails, the returned result contains the error text that a model would receive.
     pub async fn call_tool(&self, call: ToolCall) -> ToolResult {
         crate::mcp::local::call(&self.shared.service, call).await
     }
 
     /// Serves one client over a byte stream, such as a socket or a pipe. Returns when the client disconnects.
     ///
-    /// If the server serves several streams, the server treats the unauthenticated callers of two streams as different
-    /// users.
+    /// If you serve several streams, the server treats unauthenticated callers of different streams as different users.
     ///
     /// # Errors
     ///
@@ -161,13 +161,13 @@ impl Server {
         self.serve_transport(Lines::server(stream)).await
     }
 
-    /// Serves one client over a transport of the SDK. Use this method for a transport that is neither a byte stream nor
+    /// Serves one client over a transport of the SDK. Use this method if your transport is not a byte stream and not
     /// HTTP. Returns when the client disconnects.
     ///
     /// The SDK drops the task fields of MCP 2025-11-25 messages when it parses these messages. To support the tasks of
     /// MCP 2025-11-25, a transport must rewrite messages before the SDK parses them. The transports in the crate
-    /// `antiphon-transport` do this if you set `with_tasks(true)`. Otherwise, the server treats a call that requests a
-    /// task as a normal call.
+    /// `antiphon-transport` rewrite messages if you set `with_tasks(true)`. If a transport does not rewrite messages,
+    /// the server treats a call that requests a task as a normal call.
     ///
     /// # Errors
     ///
@@ -194,9 +194,8 @@ impl Server {
         self.serve_boxed(BoxTransport::new(transport.into_transport()), connection)
     }
 
-    /// Serves the connection of [`serve_connection`](Self::serve_connection). This function is neither generic nor
-    /// `async`, so this crate compiles the service loop of the SDK once. Otherwise, every program with a server would
-    /// compile the loop again.
+    /// Serves one client, as [`serve_connection`](Self::serve_connection) does, but returns a boxed future. This
+    /// function is not generic and not `async`, so that only this crate compiles the service loop of the SDK.
     fn serve_boxed(
         &self,
         transport: BoxTransport,
@@ -232,8 +231,8 @@ impl Server {
         }
     }
 
-    /// Returns a handle for operators. With this handle, operators can list, inspect, retry, cancel and purge the runs
-    /// of all callers. Returns `None` if the server has no tasks.
+    /// Returns a handle for operators. With the returned handle, operators can list, inspect, retry, cancel and purge
+    /// the runs of all callers. Returns `None` if the server has no tasks.
     ///
     /// ```
     /// # async fn example(server: &antiphon::Server) -> antiphon::Result<()> {
@@ -251,8 +250,8 @@ impl Server {
         self.shared.service.tasks.clone().map(Runs::new)
     }
 
-    /// Runs the tasks of this server without serving clients, until `shutdown` completes. Then the server shuts down
-    /// gracefully, as with [`drain`](Self::drain).
+    /// Runs the tasks of this server without serving clients, until `shutdown` completes. When `shutdown` completes,
+    /// the server shuts down gracefully, as with [`drain`](Self::drain).
     ///
     /// A server that serves clients also runs tasks, unless
     /// [`TaskConfig::with_workers`](crate::task::TaskConfig::with_workers) is 0.
@@ -271,20 +270,21 @@ impl Server {
         self.drain().await;
     }
 
-    /// Begins a graceful shutdown and returns immediately. Afterwards, you cannot serve this server again.
+    /// Begins a graceful shutdown and returns immediately. After the shutdown has begun, you cannot serve this server
+    /// again.
     ///
     /// During the shutdown, the server rejects new sessions and requests, and closes streams that have no request in
-    /// flight. Workers start no further executions of task functions. Requests in flight can continue for the duration
-    /// of [`with_drain`](ServerBuilder::with_drain). After that time, the server answers unfinished requests with an
-    /// error, and closes its sessions and connections. To wait until the shutdown is complete, use
+    /// flight. Workers do not start to execute further tasks. Requests in flight can continue for the duration of
+    /// [`with_drain`](ServerBuilder::with_drain). After the duration of `with_drain`, the server answers unfinished
+    /// requests with an error, and closes its sessions and connections. To wait until the shutdown is complete, use
     /// [`drain`](Self::drain).
     pub fn shut_down(&self) {
         self.shared.drain.begin(self.shared.drain_limit);
     }
 
-    /// Shuts down gracefully, and returns when the server has stopped. At that time, all requests in flight are
-    /// answered and all connections are closed. Each execution of a task function has finished, or is queued again for
-    /// another replica.
+    /// Shuts down gracefully, and returns when the server has stopped. When this method returns, all requests in flight
+    /// are answered and all connections are closed. Each task that a worker was executing has stored its result, or is
+    /// queued again for another replica.
     ///
     /// If you serve with [`serve_listener`](Self::serve_listener), [`serve_router`](Self::serve_router),
     /// [`serve_http`](Self::serve_http) or [`run_workers`](Self::run_workers), the server drains automatically. If
@@ -310,7 +310,7 @@ impl Server {
         self.drained().await;
     }
 
-    /// Waits until the shutdown is complete. [`shut_down`](Self::shut_down) must have begun it.
+    /// Waits until the shutdown is complete. [`shut_down`](Self::shut_down) must have begun the shutdown.
     async fn drained(&self) {
         let legs = async {
             if let Some(tasks) = &self.shared.service.tasks {
@@ -336,7 +336,7 @@ impl fmt::Debug for Server {
     }
 }
 
-/// The error that ended serving a client or an address.
+/// The error that a server returns if serving a client or listening on an address fails.
 #[derive(Debug)]
 pub struct ServeError {
     what: &'static str,

@@ -8,7 +8,7 @@ use crate::run::client::Connection;
 impl Server {
     /// Serves one client over standard input and output. Returns when the client disconnects.
     ///
-    /// Your program must not write anything else to standard output. Send logs to standard error.
+    /// Your program must not write its own text to standard output. Write logs to standard error.
     ///
     /// # Errors
     ///

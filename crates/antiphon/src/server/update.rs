@@ -15,26 +15,27 @@ use crate::{
 };
 
 impl Server {
-    /// Changes the tools, prompts and resources of the running server. Then the server notifies clients of the lists
-    /// that have changed. All changes take effect at the same time, or none of them takes effect.
+    /// Changes the tools, prompts and resources of the running server. All changes take effect at the same time. If a
+    /// change is invalid, the server keeps all items unchanged. After the update, the server notifies clients which
+    /// lists have changed.
     ///
     /// The update changes only the server in this process. If you run several replicas, update each replica. If the
     /// server has a [backend](ServerBuilder::with_backend), the clients of all replicas are notified of each update.
     ///
-    /// A running call keeps its function until the call ends or is suspended. If a client resumes a call whose tool
+    /// A running call uses the old function until the call ends or is suspended. If a client resumes a call whose tool
     /// was removed, the server returns an error. A task whose tool was removed waits until a replica has the tool
     /// again, for at most the duration of [`TaskConfig::with_tool_wait`](crate::task::TaskConfig::with_tool_wait).
     ///
-    /// A server declares the prompts capability or the resources capability only if it has a prompt or a resource. If
-    /// you add the first prompt or the first resource to a running server, clients that are already connected can
-    /// ignore this item until they connect again.
+    /// A server declares the prompts capability or the resources capability only if the server has a prompt or a
+    /// resource. If you add the first prompt or the first resource to a running server, connected clients can ignore
+    /// the new item until they connect again.
     ///
     /// Do not call `update` inside `change`, because the inner call would wait forever.
     ///
     /// # Errors
     ///
-    /// Returns a [`BuildError`] with all problems, for example a name that is already used, or a missing state. In
-    /// this case, the server does not change.
+    /// Returns a [`BuildError`] with all problems, for example a name that is already used, or a missing state. If
+    /// `update` returns an error, the server does not change.
     ///
     /// # Examples
     ///
@@ -70,8 +71,8 @@ impl Server {
         Ok(done)
     }
 
-    /// Returns the problems of the items in `registry`: the states, the backend or the viewer that these items need
-    /// and the server does not have.
+    /// Returns the problems of the items in `registry`. An item has a problem if it needs a state, a backend or the
+    /// viewer, and the server does not have it.
     fn problems(&self, registry: &Registry) -> Vec<String> {
         let runtime = &self.shared.service.runtime;
         let mut problems = registry.missing_states(|state| runtime.states.contains_key(&state.id));
@@ -90,8 +91,8 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// Returns a [`BuildError`] if the tool is invalid, if its name is already used, or if the tool takes a state that
-    /// the server does not have.
+    /// Returns a [`BuildError`] if the tool is invalid, if another tool has the same name, or if the server lacks a
+    /// state that the tool takes.
     pub fn add_tool(&self, tool: Tool) -> Result<(), BuildError> {
         self.update(|items| items.add_tool(tool))
     }
@@ -99,7 +100,7 @@ impl Server {
     /// Removes a tool while the server runs, and notifies clients that the list of tools has changed. Returns whether
     /// the tool existed.
     pub fn remove_tool(&self, name: &str) -> bool {
-        // Removing items cannot cause problems, because the remaining items need nothing new.
+        // This update cannot fail, because the remaining items do not depend on the removed tool.
         self.update(|items| items.remove_tool(name)).unwrap_or(false)
     }
 }

@@ -1,12 +1,13 @@
-//! Finds runs that are due but have no worker. The search runs without a request from a client.
+//! A background search for runs that are due but have no worker. The search needs no request from a client.
 //!
-//! Every run that has not ended has an alarm. An alarm is a record `due/<audience>/<owner>/<task>`, which expires
-//! shortly after the run's next job is due. The store finds expired records with an index, so it does not scan all
-//! records. The replica that claims an alarm checks the run. If the run's job is lost, the replica queues the job
-//! again. If the run has waited for too long, the replica ends the run. Then it sets the next alarm.
+//! Every run that has not ended has an alarm. An alarm is a store record with the name `due/<audience>/<owner>/<task>`.
+//! The alarm expires shortly after the run's next job is due. The store finds expired records with an index, so a
+//! search for alarms does not scan all records. The replica that claims an alarm checks the run. If the run's job is
+//! lost, the replica queues the job again. If the run has waited longer than the maximum wait, the replica ends the
+//! run. If the run has not ended, the replica sets the next alarm of the run.
 //!
-//! Once a day, an audit slowly reads all records. The audit sets missing and late alarms, and encrypts records with
-//! the active key.
+//! In addition, an audit reads all records slowly, by default once a day. The audit corrects missing and late alarms.
+//! If a record is encrypted with another key than the active key, the audit encrypts the record with the active key.
 
 use std::{
     sync::{Arc, Weak},
@@ -14,42 +15,43 @@ use std::{
 };
 
 use antiphon_store::{Error as StoreError, Record};
-use antiphon_transport::jitter;
 use bytes::Bytes;
 use tokio::task::JoinSet;
 
 use super::{
-    Ended, RECORDS, TaskStatus, Tasks,
+    RECORDS, Tasks,
     record::TaskRecord,
-    store::{Change, Unloaded},
+    reducer::{Effect, Transition},
+    store::Unloaded,
 };
 use crate::{
-    base::{millis, now_millis},
+    base::{Defect, jitter, millis, now_millis},
     error::Result,
     telemetry::Outcome,
 };
 
-/// The maximum time for which a replica handles an alarm, before another replica can claim it.
+/// How long a replica can handle an alarm before another replica can claim this alarm.
 const LEASE: Duration = Duration::from_secs(30);
 
-/// The number of alarms that are claimed together.
+/// The maximum number of alarms that a replica claims in one request to the store.
 const BATCH: usize = 128;
-/// The number of alarms that are handled concurrently. It is low, so that workers can use most connections of a
-/// connection pool.
+/// The number of alarms that a replica handles concurrently. The number is low, so that most connections of the store's
+/// connection pool stay available for workers.
 const BESIDE: usize = 4;
 
-/// The maximum interval between the alarms of a run that waits for a worker, as a multiple of the repair interval.
+/// The maximum interval between two alarms of a run that waits for a worker. The value is a multiple of the repair
+/// interval.
 const LONGEST_WAIT: u32 = 2;
 
-/// The number of records that the audit reads at once. Pages are large because on NATS, one page costs as much as
-/// listing all records.
+/// The number of records that the audit reads in one page. Pages are large, because NATS lists all records for each
+/// page.
 const PAGE: usize = 256;
-/// The pause of the audit between two pages.
+/// How long the audit waits between two pages.
 const REST: Duration = Duration::from_millis(400);
 
-/// The minimum and the maximum of the audit lease, whose duration is otherwise the audit interval. An audit without a
-/// heartbeat for this duration no longer counts as in progress. If the process of an audit was killed, the next audit
-/// is delayed by this duration. Reading a page of records must take less than this duration.
+/// The minimum and the maximum duration of the audit lease. Between these limits, the duration is the audit interval.
+/// If the process of an audit is killed, the next audit can start only after the lease has expired. The audit must read
+/// each page of records in less time than the duration of the lease.
 const AUDIT_LEASE: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(300));
 
 /// The maximum interval between the checks of a run that waits for users, in milliseconds.
@@ -60,14 +62,14 @@ impl Tasks {
         Some(format!("due/{}/{}", self.audience, key.strip_prefix(RECORDS)?))
     }
 
-    /// Sets the alarm of a new run. Call this method before you store the run. If storing the run fails, the alarm has
-    /// no effect.
+    /// Sets the alarm of a new run. Call this method before you store the run. An alarm for a run that does not exist
+    /// has no effect.
     pub(super) async fn set_alarm(&self, key: &str, due: u64) {
         let Some(alarm) = self.alarm_key(key) else { return };
         let ttl = self.alarm_ttl(due);
         match self.backend.store.create(&alarm, Bytes::new(), Some(ttl)).await {
             Ok(_) | Err(StoreError::Conflict { .. }) => {}
-            // If this fails, the audit sets the alarm later.
+            // If the store cannot write the alarm now, the audit sets the alarm later.
             Err(error) => {
                 tracing::warn!(%error, key, "the alarm of a run could not be stored; the next audit stores it");
             }
@@ -75,8 +77,8 @@ impl Tasks {
     }
 
     /// Sets the alarm of a run to the current time. Call this method when a run that waited for users is about to
-    /// continue. Callers of the server can choose any `key`, so the method creates no alarm for a run that does not
-    /// exist.
+    /// continue. Callers of the server can choose any `key`. So if the run does not exist, this method does not create
+    /// an alarm.
     pub(super) async fn set_alarm_to_now(&self, key: &str) {
         let Some(alarm) = self.alarm_key(key) else { return };
         let ttl = self.alarm_ttl(now_millis());
@@ -99,19 +101,20 @@ impl Tasks {
         Duration::from_millis(due.saturating_sub(now_millis())) + self.config.repair_interval
     }
 
-    /// Handles due alarms until the server stops.
+    /// Claims and handles due alarms until the server stops.
     pub(super) async fn watch_alarms(tasks: Weak<Self>) {
         loop {
             let Some(this) = tasks.upgrade() else { return };
             let (stopped, interval) = (this.stopped.clone(), this.config.repair_interval);
             drop(this);
             tokio::select! {
+                biased;
                 () = stopped.cancelled() => return,
-                () = tokio::time::sleep(jitter::around(interval)) => {}
+                () = tokio::time::sleep(jitter(interval)) => {}
             }
             loop {
                 let Some(this) = tasks.upgrade() else { return };
-                if this.is_blocked() {
+                if this.is_blocked() || Defect::NobodyRepairs.is_planted() {
                     break;
                 }
                 let prefix = format!("due/{}/", this.audience);
@@ -145,8 +148,8 @@ impl Tasks {
         let key = format!("{RECORDS}{name}");
         let next = match self.repair(&key).await {
             Ok(next) => next,
-            // This replica cannot read the run. After the lease expires, a replica that can read the run may claim the
-            // alarm.
+            // This replica cannot read the record of the run. After the lease has expired, another replica can claim
+            // the alarm.
             Err(Unloaded::Unreadable(_)) => return,
             Err(Unloaded::Failed(error)) => {
                 tracing::warn!(%error, key, "an overdue run could not be repaired");
@@ -154,7 +157,7 @@ impl Tasks {
             }
         };
         let told = match next {
-            // The new alarm replaces the expired one.
+            // The new alarm replaces the expired alarm.
             Some(due) => {
                 let ttl = self.alarm_ttl(due);
                 self.backend.store.create(&alarm.key, Bytes::new(), Some(ttl)).await.map(drop)
@@ -171,69 +174,38 @@ impl Tasks {
     /// the run has ended.
     async fn repair(&self, key: &str) -> Result<Option<u64>, Unloaded> {
         let Some((record, _)) = self.try_load(key).await? else { return Ok(None) };
-        if record.status.is_final() && !record.cleaning {
+        if record.is_over() {
             return Ok(None);
         }
         let now = now_millis();
-        if self.has_waited_too_long(&record, now) {
-            self.expire(key).await.map_err(Unloaded::Failed)?;
+        let max_wait = self.config.max_wait.map(millis);
+        if record.has_waited_too_long(max_wait, now) {
+            self.expire(key, max_wait).await.map_err(Unloaded::Failed)?;
             return Ok(None);
         }
-        if record.job.is_none() && record.held.is_none() && record.asks.is_empty() {
-            // Without a new job, this run would never continue. This state is unexpected, so `revive` logs it.
+        if record.is_stuck() {
+            // A run without a job would never continue. Runs should always have a job, so `revive` logs an error.
             self.revive(key).await.map_err(Unloaded::Failed)?;
             return Ok(Some(now));
         }
         let was_lost = self.heal(key, &record).await;
         Ok(Some(match record.due() {
-            // The longer a run waits for a worker, the longer the interval between its alarms. So many waiting runs do
-            // not overload the store.
+            // The interval between a run's alarms grows while the run waits for a worker. The longer interval prevents
+            // many waiting runs from overloading the store.
             Some(due) if due < now && !was_lost => {
                 now + (now - due).min(millis(LONGEST_WAIT * self.config.repair_interval))
             }
             Some(due) => due.max(now),
-            None => {
-                let limit = self.config.max_wait.map_or(DAILY, millis);
-                record.waits_since().saturating_add(limit).clamp(now, now + DAILY)
-            }
+            None => record.waits_since().saturating_add(max_wait.unwrap_or(DAILY)).clamp(now, now + DAILY),
         }))
     }
 
-    /// Returns whether a run has waited for users for longer than `TaskConfig::with_max_wait`. A run with a job does
-    /// not wait for users.
-    fn has_waited_too_long(&self, record: &TaskRecord, now: u64) -> bool {
-        let Some(limit) = self.config.max_wait else { return false };
-        record.job.is_none()
-            && !record.asks.is_empty()
-            && record.waits_since().saturating_add(millis(limit)) < now
-    }
-
-    /// Ends a run if its questions were not answered in time.
-    async fn expire(&self, key: &str) -> Result<()> {
-        let message = "the task waited for longer than the server lets one wait, and was ended";
-        let ended = self
-            .change(key, |record| {
-                if !self.has_waited_too_long(record, now_millis())
-                    || (record.status.is_final() && !record.cleaning)
-                {
-                    return Change::Leave(false);
-                }
-                record.job = None;
-                record.held = None;
-                record.cleaning = false;
-                record.asks.clear();
-                record.answers.clear();
-                if !record.status.is_final() {
-                    record.ended =
-                        Some(Ended::Error { code: -32603, message: message.to_owned(), data: None });
-                    record.message = Some(message.to_owned());
-                    record.set_status(TaskStatus::Failed);
-                }
-                record.note("expired", None);
-                Change::Write(true)
-            })
-            .await?;
-        if let Some((true, record, _)) = ended {
+    /// Ends a run that has waited for an answer longer than `max_wait`.
+    async fn expire(&self, key: &str, max_wait: Option<u64>) -> Result<()> {
+        let expired = self.apply(key, Transition::Expire { max_wait }).await?;
+        if let Some((effect, record, _)) = expired
+            && effect.changed
+        {
             tracing::error!(
                 task = record.id,
                 tool = record.tool,
@@ -249,17 +221,8 @@ impl Tasks {
 
     /// Queues a job for a run that has no job and does not wait for answers.
     async fn revive(&self, key: &str) -> Result<()> {
-        let revived = self
-            .change(key, |record| {
-                let stuck = record.job.is_none() && record.held.is_none() && record.asks.is_empty();
-                if !stuck || (record.status.is_final() && !record.cleaning) {
-                    return Change::Leave(None);
-                }
-                record.note("repaired", None);
-                Change::Write(Some(record.next_job(now_millis())))
-            })
-            .await?;
-        if let Some((Some(due), record, _)) = revived {
+        let revived = self.apply(key, Transition::Revive).await?;
+        if let Some((Effect { job: Some(due), .. }, record, _)) = revived {
             tracing::warn!(
                 task = record.id,
                 tool = record.tool,
@@ -271,15 +234,16 @@ impl Tasks {
         Ok(())
     }
 
-    /// Periodically reads all records. Only one replica runs the audit at a time.
+    /// Runs the audit periodically. Only one replica runs the audit at a time.
     pub(super) async fn audit(tasks: Weak<Self>) {
         loop {
             let Some(this) = tasks.upgrade() else { return };
             let (stopped, interval) = (this.stopped.clone(), this.config.audit_interval);
             drop(this);
             tokio::select! {
+                biased;
                 () = stopped.cancelled() => return,
-                () = tokio::time::sleep(jitter::around((interval / 100).min(Duration::from_secs(60)))) => {}
+                () = tokio::time::sleep(jitter((interval / 100).min(Duration::from_secs(60)))) => {}
             }
             let Some(this) = tasks.upgrade() else { return };
             if this.is_blocked() {
@@ -318,38 +282,39 @@ impl Tasks {
                 () = audit => false,
             };
             if is_stopped {
-                // The record is deleted, so that another replica can start the audit immediately.
+                // This deletion allows another replica to start the audit immediately.
                 let _ = store.delete(&name, held).await;
                 return;
             }
         }
     }
 
-    /// Audits one page of records. Returns the cursor of the next page.
+    /// Audits one page of records. Returns the cursor of the next page, or `None` after the last page.
     async fn audit_page(&self, after: Option<&str>) -> Result<Option<String>> {
         let (records, next) = self.records(RECORDS, after, PAGE).await?;
         for (key, mut record, revision) in records {
             let ours = record.audience == self.audience;
-            if ours && (!record.status.is_final() || record.cleaning) {
+            if ours && !record.is_over() {
                 self.set_alarm(&key, record.due().unwrap_or_default()).await;
-                // A worker may have changed the run after the page was read, so the record is read again.
+                // A worker may have changed the run after the audit read the page. So the audit reads the record of the
+                // run again.
                 let is_overdue = record.due().is_some_and(|due| Self::is_overdue(due, now_millis()));
                 if is_overdue
                     && let Ok(Some((record, _))) = self.load(&key).await
                     && self.heal(&key, &record).await
                 {
-                    // The old alarm was too late, so it is set to the current time.
+                    // The old alarm is too late, so the audit sets the alarm to the current time.
                     self.set_alarm_to_now(&key).await;
                 }
             }
             // An earlier version of Antiphon ended this run without setting a TTL.
-            let is_over = record.status.is_final() && !record.cleaning;
-            let lacks_life = record.audience.is_empty() && is_over && record.ttl.is_none();
+            let lacks_life = record.audience.is_empty() && record.is_over() && record.ttl.is_none();
             if lacks_life {
                 record.retention = record.retention.or(self.config.ttl.map(millis));
             }
             if (record.stale || lacks_life) && (ours || record.audience.is_empty()) {
-                // If another process writes the record first, that process encrypts it with its active key.
+                // If another process writes the record first, that process encrypts the record with the active key of
+                // that process.
                 if let Err(error) = self.write(&key, &mut record, revision).await {
                     tracing::warn!(%error, key, "a task record could not be rewritten");
                 }
@@ -358,7 +323,8 @@ impl Tasks {
         Ok(next)
     }
 
-    /// Sets the audience of a record that has no audience.
+    /// Writes the server's audience into a record that contains no audience. Version 0.1.0 wrote records without an
+    /// audience.
     pub(super) fn sign(&self, record: &mut TaskRecord) {
         if record.audience.is_empty() {
             record.audience.clone_from(&self.audience);

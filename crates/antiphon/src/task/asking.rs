@@ -1,4 +1,4 @@
-//! The questions of tasks that clients of this process are currently asked.
+//! The task questions that this process is currently sending to clients.
 
 use std::{
     collections::HashMap,
@@ -9,11 +9,12 @@ use tokio::sync::{Notify, futures::Notified};
 
 use super::Tasks;
 
-/// The questions that are currently sent to clients of this process, by task and by question key.
+/// The task questions that this process is currently sending to clients. The ID of a task and a question key identify
+/// each question.
 ///
 /// Every request that waits for a task's result can send the task's questions. Several requests can wait for the same
-/// task, but only one of them shows a form. If a second request wants to send a question, it notifies the request that
-/// already sends this question. The notified request must then check whether its client still responds.
+/// task, but only one request shows a form. If a second request must send a question, the second request notifies the
+/// first request. The first request then checks whether the client still responds.
 #[derive(Debug, Default)]
 pub(crate) struct Asking {
     claimed: Mutex<HashMap<(String, String), Arc<Notify>>>,
@@ -25,7 +26,7 @@ impl Asking {
         self.claimed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Completes when a claim is released after this call. Claims that were released earlier do not count.
+    /// Completes when another request releases a claim. Claims that were released before this call have no effect.
     pub(crate) fn released(&self) -> Notified<'_> {
         self.released.notified()
     }
@@ -39,8 +40,8 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
-    /// Claims a question. Returns `None` if another request has already claimed the question. In that case, this
-    /// function notifies the request that holds the claim, through the `wanted` of that request.
+    /// Claims a question. If another request has already claimed the question, this function returns `None` and
+    /// notifies that request through the `wanted` handle of that request.
     pub(crate) fn of(tasks: &Arc<Tasks>, task: &str, key: &str, wanted: &Arc<Notify>) -> Option<Self> {
         let question = (task.to_owned(), key.to_owned());
         let mut claimed = tasks.asking.claimed();

@@ -66,10 +66,10 @@ impl Default for TaskConfig {
 }
 
 impl TaskConfig {
-    /// Sets how long the server stores a task and its result after the run has ended. This value applies if the client
-    /// does not request a TTL. Default: 24 hours.
+    /// Sets how long the server stores a task and the task's result after the run has ended. The client can request a
+    /// different TTL. Default: 24 hours.
     ///
-    /// A run that has not ended does not expire. To limit its waiting time, use
+    /// A run that has not ended does not expire. To limit how long a run waits, use
     /// [`with_max_wait`](Self::with_max_wait). `None` means that the server stores tasks until you purge them.
     #[must_use]
     pub fn with_ttl(mut self, ttl: impl Into<Option<Duration>>) -> Self {
@@ -84,19 +84,20 @@ impl TaskConfig {
         self
     }
 
-    /// Sets the maximum time that a run waits for an answer. After that time, the run fails. Default: 30 days.
+    /// Sets the maximum time that a run waits for an answer. If no answer arrives within this time, the run fails.
+    /// Default: 30 days.
     ///
-    /// The time in which the run sleeps or waits for a worker does not count. If a run fails for this reason, the
-    /// server adds an event to the timeline of the run and writes a log line. It also counts the run in the metric
-    /// `antiphon.runs.expired`. `None` means that runs can wait forever.
+    /// The time in which the run sleeps or waits for a worker does not count. If no answer arrives in time, the server
+    /// adds an event to the timeline of the run and writes a log line. The server also counts the run in the metric
+    /// `antiphon.runs.expired`. `None` means that a run can wait for an answer without a time limit.
     #[must_use]
     pub fn with_max_wait(mut self, max_wait: impl Into<Option<Duration>>) -> Self {
         self.max_wait = max_wait.into();
         self
     }
 
-    /// Sets how long a run waits if no replica has the run's tool. After that time, the server gives up the run, and
-    /// an operator must act. Default: 24 hours.
+    /// Sets how long a run waits if no replica has the run's tool. After this time, the server gives up the run, and an
+    /// operator must retry or remove the run. Default: 24 hours.
     #[must_use]
     pub fn with_tool_wait(mut self, tool_wait: Duration) -> Self {
         self.tool_wait = tool_wait;
@@ -106,9 +107,9 @@ impl TaskConfig {
     /// Sets the interval at which the replicas search for runs whose job was lost or never queued. Default: 10
     /// seconds.
     ///
-    /// The replicas find such a run within about twice this interval. This does not need a request from a client. The
-    /// longer a run waits for a worker, the less often it is checked, but it is checked at least every three
-    /// intervals.
+    /// The replicas find a run without a job within about two intervals, even if no client sends a request. The longer
+    /// a run waits for a worker, the less often the replicas check the run. The replicas check each waiting run at
+    /// least every three intervals.
     #[must_use]
     pub fn with_repair_interval(mut self, repair_interval: Duration) -> Self {
         self.repair_interval = repair_interval;
@@ -118,25 +119,25 @@ impl TaskConfig {
     /// Sets the interval of the audit. In an audit, one of the replicas reads the records of all tasks. Default: 24
     /// hours.
     ///
-    /// The audit finds runs that would otherwise never continue. It also encrypts records with the active key of the
-    /// [`KeyRing`](crate::seal::KeyRing).
+    /// The audit finds runs that would otherwise never continue. The audit also encrypts the records with the active
+    /// key of the [`KeyRing`](crate::seal::KeyRing).
     #[must_use]
     pub fn with_audit_interval(mut self, audit_interval: Duration) -> Self {
         self.audit_interval = audit_interval;
         self
     }
 
-    /// Sets the interval that the server recommends to clients for polling a task. Default: 1 second.
+    /// Sets how often clients should poll a task. The server sends this poll interval to clients. Default: 1 second.
     #[must_use]
     pub fn with_poll_interval(mut self, poll_interval: Duration) -> Self {
         self.poll_interval = poll_interval;
         self
     }
 
-    /// Sets the maximum number of tasks that this process executes at the same time. One execution of a tool's
-    /// function lasts until the function returns or waits. Default: 16.
+    /// Sets the maximum number of tasks that this process executes at the same time. A task that waits for a user or
+    /// for a point in time is not executed and does not count. Default: 16.
     ///
-    /// If the number is 0, this process only creates tasks, and other replicas execute them.
+    /// If the number is 0, this process only creates tasks, and other replicas execute the tasks.
     #[must_use]
     pub fn with_workers(mut self, workers: usize) -> Self {
         self.workers = workers;
@@ -159,25 +160,27 @@ impl TaskConfig {
         self
     }
 
-    /// Sets the number of queues. The tool and the caller of a run determine its queue. Default: 4.
+    /// Sets the number of queues. The tool and the caller of a run determine which queue contains the run's jobs.
+    /// Default: 4.
     ///
-    /// If one caller starts very many runs, only the runs in the same queue are delayed. All replicas must have the
-    /// same number of queues.
+    /// If one caller starts very many runs of a tool, only the runs in one queue are delayed. Set the same number of
+    /// queues on all replicas.
     #[must_use]
     pub fn with_shards(mut self, shards: u32) -> Self {
         self.shards = shards;
         self
     }
 
-    /// Sets the maximum number of queued jobs. A job is one execution of a tool's function. Jobs that are due later
-    /// also count. If there are more jobs, the server rejects new tasks. Default: 1,000,000.
+    /// Sets the maximum number of queued jobs. A job is one execution of a tool's function. Jobs that are due in the
+    /// future also count. If the queues contain this number of jobs, the server rejects new tasks. Default: 1,000,000.
     #[must_use]
     pub fn with_max_queued(mut self, max_queued: u64) -> Self {
         self.max_queued = max_queued;
         self
     }
 
-    /// Sets the heartbeat interval. With a heartbeat, a worker reports that it is still alive. Default: 5 seconds.
+    /// Sets the heartbeat interval. A worker sends heartbeats to report that the worker is still alive. Default: 5
+    /// seconds.
     ///
     /// The interval must be less than a third of the queue's [lease](antiphon_store::QueueConfig::lease).
     #[must_use]
@@ -186,8 +189,8 @@ impl TaskConfig {
         self
     }
 
-    /// Sets how many workers can die during one execution of a tool's function. After that number, the server gives up
-    /// the run, and an operator must act. Default: 8.
+    /// Sets how many workers can die during one execution of a tool's function. If more workers die, the server gives
+    /// up the run, and an operator must retry or remove the run. Default: 8.
     ///
     /// The number must be less than the queue's [maximum number of
     /// attempts](antiphon_store::QueueConfig::max_attempts).
@@ -214,16 +217,16 @@ impl TaskConfig {
 
     /// Sets how long an execution of a task can continue after the server has begun to shut down. Default: 10 seconds.
     ///
-    /// After that time, the server stops the execution and returns its job to the queue. Another worker then continues
-    /// the run from its last stored step.
+    /// After this time, the server stops the execution and returns the job to the queue. Another worker then continues
+    /// the run after the last stored step.
     #[must_use]
     pub fn with_drain(mut self, drain: Duration) -> Self {
         self.drain = drain;
         self
     }
 
-    /// Sets the duration of a call after which its run becomes a task. Default: 10 seconds. `None` means that calls do
-    /// not become tasks because of their duration.
+    /// Sets the duration after which a call becomes a task. Default: 10 seconds. `None` means that a call never becomes
+    /// a task because the call takes long.
     ///
     /// A run becomes a task only if the tool allows tasks and the client supports tasks.
     #[must_use]
@@ -232,8 +235,8 @@ impl TaskConfig {
         self
     }
 
-    /// Sets the number of remaining rounds below which a run becomes a task. If the client has fewer rounds left, the
-    /// run becomes a task at its next question. Default: 1.
+    /// Sets the number of remaining rounds below which a run becomes a task. If the client has fewer rounds left than
+    /// this number, the run becomes a task at the next question. Default: 1.
     ///
     /// [`Limits::with_max_rounds`](crate::limits::Limits::with_max_rounds) sets the total number of rounds.
     #[must_use]
@@ -245,9 +248,8 @@ impl TaskConfig {
     /// Sets whether unauthenticated callers can list tasks. The list contains the tasks of all unauthenticated callers.
     /// Default: no.
     ///
-    /// Allow this only if all unauthenticated callers are allowed to see each other's tasks. Over stdio or another
-    /// stream, a caller of a server without a backend can always list the tasks. In this case, this setting is not
-    /// needed.
+    /// Choose yes only if all unauthenticated callers are allowed to see each other's tasks. If a server without a
+    /// backend uses stdio or another stream, the caller can always list the tasks, even without this setting.
     #[must_use]
     pub fn with_anonymous_list(mut self, anonymous_list: bool) -> Self {
         self.anonymous_list = anonymous_list;

@@ -1,41 +1,44 @@
-//! Checks that all replicas can read the records of all other replicas.
+//! Checks that each replica has the encryption keys to read the records that the other replicas write.
 //!
-//! While a replica runs, it registers the fingerprints of its encryption keys as `rings/<audience>/<replica>`. A
-//! replica becomes established when its key ring is compatible with the key rings of all established replicas. Before
-//! that, it leases no jobs and creates no tasks.
+//! A running replica registers the fingerprints of its encryption keys in the record `rings/<audience>/<replica>`. A
+//! replica becomes *established* when its key ring is compatible with the key rings of all established replicas. A
+//! replica that is not established does not lease jobs and does not create tasks.
 //!
-//! So a wrong key ring stops only the replica that was started with this key ring. It does not stop the other
-//! replicas, even if they restart. If no replica is established, the replica that started first becomes established.
+//! So if you start a replica with a wrong key ring, only this replica does not execute tasks. The other replicas
+//! continue to execute tasks, even after a restart. If no replica is established, the replica that started first
+//! becomes established.
 
 use std::{
     collections::BTreeSet,
     sync::{Arc, PoisonError, Weak},
-    time::{Duration, Instant},
+    time::Duration,
 };
+
+use tokio::time::Instant;
 
 use antiphon_store::{Error as StoreError, Revision};
 use serde::{Deserialize, Serialize};
 
 use super::{Tasks, store::Unreadable};
-use crate::base::now_millis;
-use antiphon_transport::jitter;
+use crate::base::{jitter, now_millis};
 
 /// The interval at which a replica registers its key ring.
 const INTERVAL: Duration = Duration::from_secs(5);
 /// How long a registered key ring stays valid.
 const LIVES: Duration = Duration::from_secs(20);
 
-/// The interval at which an established replica compares its key ring with the others. It is longer, because listing
-/// is expensive on some backends. A replica that starts later compares its own key ring first.
+/// The interval at which an established replica compares its key ring with the key rings of the other replicas. This
+/// interval is long, because some backends need much time to list records. A long interval is safe, because each new
+/// replica compares its own key ring when the new replica starts.
 const ESTABLISHED_INTERVAL: Duration = Duration::from_secs(60);
 
-/// How long the creation of a task waits for the first comparison.
+/// How long the creation of a task waits until this replica has compared its key ring for the first time.
 const FIRST: Duration = Duration::from_secs(2);
 
-/// The number of unreadable runs in a row after which this replica pauses.
+/// If this replica cannot read this number of runs in a row, the replica stops leasing jobs for some time.
 const IN_A_ROW: usize = 3;
 
-/// The maximum pause before the replica tries to read runs again.
+/// The maximum time for which the replica leases no jobs after it could not read several runs.
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// The reasons why a replica does not execute tasks.
@@ -43,31 +46,33 @@ const LONGEST: Duration = Duration::from_secs(60);
 pub(super) struct WorkBlockers {
     /// Whether the key rings have been compared at least once.
     compared: bool,
-    /// Why the key ring is not compatible with the key ring of another replica.
+    /// The reason why this replica's key ring is not compatible with the key ring of another replica.
     ring: Option<String>,
-    /// The most recent runs in a row that this replica could not read, because it does not have their encryption key.
+    /// The record names of the most recent runs that this replica could not read because the encryption key is missing.
+    /// A run that this replica can read empties this set.
     unreadable: BTreeSet<String>,
-    /// The number of pauses in a row.
+    /// The number of pauses since this replica could last read a run.
     tries: u32,
     reason: Option<Unreadable>,
-    /// The end of the current pause. Before that time, the replica leases no jobs.
+    /// The end of the current pause. During a pause, the replica leases no jobs.
     until: Option<Instant>,
 }
 
-/// A registered key ring. It contains fingerprints instead of the keys.
+/// A registered key ring, which contains the fingerprints of the keys instead of the keys.
 #[derive(Debug, Serialize, Deserialize)]
 struct Ring {
     since: u64,
     replica: String,
     /// The fingerprints of the keys. The fingerprint of the active key is first.
     keys: Vec<String>,
-    /// The time at which the replica became established. `None` if it is not established.
+    /// The time at which the replica became established. The value is `None` if the replica is not established.
     #[serde(default)]
     established: Option<u64>,
 }
 
 impl Ring {
-    /// Returns the reason why this key ring is not compatible with an earlier one, or `None` if it is compatible.
+    /// Returns the reason why this key ring is not compatible with the key ring `earlier`. Returns `None` if both key
+    /// rings are compatible.
     fn misfit(&self, earlier: &Self) -> Option<String> {
         let (ours, theirs) = (self.keys.first()?, earlier.keys.first()?);
         if !self.keys.contains(theirs) {
@@ -85,14 +90,15 @@ impl Ring {
         None
     }
 
-    /// Returns the reason why this key ring is not compatible with the key rings of the other replicas, or `None` if
-    /// it is compatible. `key` and the strings in `others` are the names of the records.
+    /// Returns the reason why this key ring is not compatible with the key rings of the other replicas. Returns `None`
+    /// if all key rings are compatible. `key` and the strings in `others` are the names of the records that contain the
+    /// key rings.
     fn misfits(&self, key: &str, others: &[(String, Self)]) -> Option<String> {
         let any_established = is_any_established(others);
         let counts = |(other_key, other): &&(String, Self)| match (other.established, self.established) {
             (Some(_), None) => true,
             (Some(theirs), Some(ours)) => (theirs, other_key.as_str()) < (ours, key),
-            // If any replica is established, replicas that are not established do not count.
+            // If at least one replica is established, this code ignores replicas that are not established.
             (None, None) => !any_established && (other.since, other_key.as_str()) < (self.since, key),
             (None, Some(_)) => false,
         };
@@ -104,17 +110,17 @@ fn is_any_established(key_rings: &[(String, Ring)]) -> bool {
     key_rings.iter().any(|(_, ring)| ring.established.is_some())
 }
 
-/// The state that a replica keeps between two comparisons.
+/// The data that a replica keeps between two comparisons of the key rings.
 #[derive(Debug, Default)]
 struct Comparison {
-    /// The revision of the record in which this replica's key ring is registered.
+    /// The revision of the store record that contains this replica's key ring.
     held: Option<Revision>,
     established: Option<u64>,
     looked: Option<Instant>,
-    /// The result of the last comparison in which any other replica was established: the reason why the key ring is not
-    /// compatible.
+    /// The reason why the key ring was not compatible in the last comparison with an established replica. The value is
+    /// `None` if the key ring was compatible.
     misfit: Option<String>,
-    /// The time since which no other replica has been established.
+    /// The time at which this replica first found no other established replica.
     alone: Option<Instant>,
 }
 
@@ -123,7 +129,7 @@ impl Tasks {
         self.blockers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether this replica must not lease jobs.
+    /// Returns `true` if this replica must not lease jobs.
     pub(super) fn is_blocked(&self) -> bool {
         let blockers = self.blockers();
         (self.is_shared && !blockers.compared)
@@ -131,14 +137,13 @@ impl Tasks {
             || blockers.until.is_some_and(|until| until > Instant::now())
     }
 
-    /// Returns whether this replica must not create tasks. In this case, the other replicas could not read these
-    /// tasks.
+    /// Returns `true` if this replica must not create tasks, because the other replicas could not read these tasks.
     pub(super) fn is_unfit(&self) -> bool {
         let blockers = self.blockers();
         (self.is_shared && !blockers.compared) || blockers.ring.is_some()
     }
 
-    /// Waits for the first comparison of the key rings, but at most for [`FIRST`].
+    /// Waits until this replica has compared its key ring for the first time, but at most for the duration [`FIRST`].
     pub(super) async fn wait_for_comparison(&self) {
         let compared = self.compared.notified();
         if self.is_shared && !self.blockers().compared {
@@ -155,8 +160,9 @@ impl Tasks {
 
     /// Records that this replica could not read a run.
     ///
-    /// If this replica does not have the keys of several runs in a row, it leases no jobs for some time, because other
-    /// replicas may have these keys. A single unreadable run, or a record in a newer format, does not cause a pause.
+    /// If this replica cannot decrypt several runs in a row, the replica leases no jobs for some time, because other
+    /// replicas may have the keys. A single run that this replica cannot decrypt does not cause a pause. A record in a
+    /// newer format does not cause a pause either.
     pub(super) fn unreadable(&self, key: &str, reason: Unreadable) {
         if !matches!(reason, Unreadable::UnknownKey | Unreadable::WrongKey) {
             return;
@@ -184,6 +190,7 @@ impl Tasks {
             let compared = Arc::clone(&this.compared);
             drop(this);
             tokio::select! {
+                biased;
                 () = stopped.cancelled() => return false,
                 () = compared.notified() => {}
                 () = tokio::time::sleep(Duration::from_secs(1)) => {}
@@ -191,7 +198,8 @@ impl Tasks {
         }
     }
 
-    /// Registers this replica's key ring, and compares it with the other key rings, until the server stops.
+    /// Registers this replica's key ring, and compares the key rings of all replicas periodically, until the server
+    /// stops.
     pub(super) async fn compare_rings(tasks: Weak<Self>) {
         let since = now_millis();
         let mut comparison = Comparison::default();
@@ -212,17 +220,19 @@ impl Tasks {
                     drop(blockers);
                     this.compared.notify_waiters();
                 }
-                // The earlier result stays valid. During such an outage, the queue is usually unavailable too.
+                // The replica keeps the result of the earlier comparison. If the store is unavailable, the queue is
+                // usually unavailable too.
                 Err(error) => tracing::warn!(%error, "the key rings of the replicas could not be compared"),
             }
             drop(this);
             tokio::select! {
+                biased;
                 () = stopped.cancelled() => break,
-                () = tokio::time::sleep(jitter::around(INTERVAL)) => {}
+                () = tokio::time::sleep(jitter(INTERVAL)) => {}
             }
         }
-        // The registered key ring is removed here, because the next process may have a newer key ring that is not
-        // compatible with this one.
+        // This code removes the registered key ring, because the next process can have a newer key ring that is not
+        // compatible with this key ring.
         if let (Some(this), Some(revision)) = (tasks.upgrade(), comparison.held)
             && let Err(error) = this.backend.store.delete(&this.ring_key(), revision).await
         {
@@ -235,8 +245,8 @@ impl Tasks {
         format!("rings/{}/{}", self.audience, self.instance)
     }
 
-    /// Registers the key ring. If a comparison is due, makes the comparison and returns `Some` with its result. The
-    /// result is the reason why the key ring is not compatible, or `None` if it is compatible.
+    /// Registers the key ring. If a comparison is due, also compares the key rings and returns `Some`. The inner value
+    /// is the reason why the key ring is not compatible, or `None` if the key ring is compatible.
     async fn compare(
         &self,
         mut ring: Ring,
@@ -251,17 +261,18 @@ impl Tasks {
         if is_any_established(&others) {
             (seen.misfit, seen.alone) = (misfit.clone(), None);
         } else {
-            // During an outage, the key rings of all other replicas can expire. So wait until they can be registered
-            // again.
+            // During an outage, the registered key rings of all other replicas can expire. So this replica first waits
+            // until the other replicas can register their key rings again.
             let alone = seen.alone.get_or_insert_with(Instant::now).elapsed();
             misfit = misfit.or_else(|| seen.misfit.clone().filter(|_| alone < LIVES + INTERVAL));
         }
-        // If two replicas start at the same time, each may have missed the other. So both compare their key rings
-        // again soon.
+        // If two replicas start at the same time, each replica may have missed the key ring of the other replica. So
+        // both replicas compare the key rings again soon.
         seen.looked = (ring.established.is_some() && misfit.is_none()).then(Instant::now);
         if ring.established.is_some() != misfit.is_none() {
             ring.established = misfit.is_none().then(now_millis);
-            // The change is registered before this replica starts to execute tasks, or as soon as it stops.
+            // Before this replica executes tasks, it registers that it is established. A replica that is no longer
+            // established registers this change immediately.
             self.show(&ring, &mut seen.held).await?;
         }
         seen.established = ring.established;
@@ -277,7 +288,7 @@ impl Tasks {
         };
         *held = match shown {
             Ok(revision) => Some(revision),
-            // The record has expired, or an earlier write succeeded but its response was lost.
+            // The record has expired, or an earlier write succeeded but the response of the store was lost.
             Err(StoreError::Conflict { .. }) => Some(match store.get(&key).await? {
                 Some(found) => store.update(&key, value, Some(LIVES), found.revision).await?,
                 None => store.create(&key, value, Some(LIVES)).await?,
@@ -319,8 +330,8 @@ impl Tasks {
         blockers.ring.clone()
     }
 
-    /// Returns the reason why this replica pauses. During a pause, the replica still counts as ready. It is possible
-    /// that the other replicas cannot read the runs either.
+    /// Returns the reason why this replica currently leases no jobs. The replica still counts as ready, because the
+    /// other replicas may not be able to read the runs either.
     pub(crate) fn pause(&self) -> Option<String> {
         let blockers = self.blockers();
         let reason = blockers.reason.filter(|_| blockers.unreadable.len() >= IN_A_ROW)?;
@@ -358,8 +369,8 @@ mod tests {
 
     #[test]
     fn of_two_rings_the_earlier_one_is_established() {
-        // If two replicas are established, the one that was established first has priority, regardless of the start
-        // times.
+        // If two replicas are established, the replica that was established first has priority. The start times of the
+        // replicas have no effect.
         for (since, established) in [([50, 100], [None, None]), ([100, 50], [Some(60), Some(70)])] {
             let a = shown("a", since[0], established[0], &["1"]);
             let b = shown("b", since[1], established[1], &["9"]);
@@ -372,11 +383,11 @@ mod tests {
     fn rings_fit_when_each_replica_reads_what_the_other_writes() {
         for (later, earlier, fits) in [
             (&["1"][..], &["1"][..], true),
-            // These are the three steps of a key rotation, in order.
+            // The following cases are the steps of a key rotation, in order.
             (&["1", "2"], &["1"], true),
             (&["2", "1"], &["1", "2"], true),
             (&["2"], &["2", "1"], true),
-            // These are a different key ring, an older key ring, and a newer key ring.
+            // The following cases are a different key ring, an older key ring, and a newer key ring.
             (&["9"], &["1"], false),
             (&["1"], &["2", "1"], false),
             (&["2", "1"], &["1"], false),

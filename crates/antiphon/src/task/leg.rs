@@ -1,61 +1,63 @@
-//! Executes one leg of a task, for the worker that leased the job of the leg.
+//! Executes one leg of a task. A worker calls this module after it has leased the job of the leg.
 
 use std::{sync::Arc, time::Duration};
 
 use antiphon_replay::{Key, Machine};
 use antiphon_store::Job;
-use antiphon_transport::jitter;
 
 use super::{
     Ended, Tasks,
     record::TaskRecord,
+    reducer::Transition,
     store::{JobPayload, Unloaded},
     writer::TaskWriter,
 };
 use crate::{
-    base::now_millis,
+    base::{Defect, jitter, now_millis},
     error::{Error, ErrorKind, Result},
     run::{Client, Leg, Pace, Persistence, Run, Stop, fits, run_leg},
     telemetry::{How, LegSpan, Outcome},
     tool::{Tool, ToolOutput},
 };
 
-/// The result of a job.
+/// The result of a job, which determines what the worker does with the job.
 #[derive(Debug)]
 pub(super) enum JobOutcome {
     /// The job is completed.
     Done,
-    /// The progress of the leg could not be stored. The value is the time until the job is retried.
+    /// The worker must retry the job after this time, for example because the store could not write the progress.
     Later(Duration),
-    /// This replica cannot read the run. Another replica may be able to read it. This replica may be able to read it
-    /// later.
+    /// This replica cannot read the record of the run. Another replica may be able to read the record.
     Unreadable,
     /// Another worker executes the run now.
     Lost,
 }
 
-/// The wait after the store has failed.
+/// How long a job waits for a retry after the store has failed.
 const FAILED: Duration = Duration::from_secs(1);
 
-/// The first wait if this replica does not have the tool.
+/// How long a job waits the first time that a replica does not have the tool.
 const MISSING: Duration = Duration::from_secs(2);
-/// The longest wait if this replica does not have the tool.
+/// The longest time that a job waits for a replica that has the tool.
 const MISSING_LONG: Duration = Duration::from_secs(300);
 
 impl Tasks {
-    /// Executes the function of a run until it waits or the run ends.
+    /// Executes the function of a run until the function waits or the run ends.
     pub(super) async fn leg(self: &Arc<Self>, payload: &JobPayload, job: &Job) -> JobOutcome {
         let (attempt, lease) = (job.attempt, &job.lease);
         let key = payload.key.as_str();
-        // The lease is extended during the load. If the load took longer than the lease, two legs could run at the
-        // same time.
+        // This code extends the lease while the record is loaded. If the lease expired during the load, two legs could
+        // run at the same time.
         let (mut record, revision) = match self.while_held(lease, self.try_load(key)).await {
             Some(Ok(Some(loaded))) => loaded,
-            // The run was purged, or it ended and has expired.
+            // An operator purged the run, or the run has ended and its record has expired.
             Some(Ok(None)) => return JobOutcome::Done,
             Some(Err(Unloaded::Failed(_))) => return JobOutcome::Later(FAILED),
-            // The run still exists, and waits for a replica that can read it.
+            // The run still exists, and waits for a replica that can read the record of the run.
             Some(Err(Unloaded::Unreadable(reason))) => {
+                if Defect::UnreadableAcknowledged.is_planted() {
+                    return JobOutcome::Done;
+                }
                 self.unreadable(key, reason);
                 return JobOutcome::Unreadable;
             }
@@ -63,35 +65,36 @@ impl Tasks {
         };
         self.readable();
         let Some(job) = record.job.filter(|job| job.number == payload.number) else {
-            // A process can die after it has stored the number of the next job, but before it has queued this job. If
-            // the job is already queued, this push has no effect.
+            // A process can die after it has stored the number of the next job and before it has queued this job. So
+            // this code queues the job again. If the job is already queued, the push has no effect.
             return match record.job {
                 Some(due) if !self.push(key, &record, due, now_millis()).await => JobOutcome::Later(FAILED),
                 _ => JobOutcome::Done,
             };
         };
-        if record.status.is_final() && !record.cleaning {
+        if record.is_over() {
             return JobOutcome::Done;
         }
         let now = now_millis();
         if let Some(until) = record.held.filter(|until| *until > now) {
-            // The process in which the run became a task still executes the run. The wait uses a separate job, so that
-            // the delivery attempts of the first job do not accumulate.
+            // The process in which the run became a task still executes the run. So this code queues a new job that
+            // waits. A new job has no delivery attempts, so the wait does not use up the attempts of the first job.
             let due = super::record::Due { at: until + 100, ..job };
             let again = format!("{}~{until}", Self::job_id(&record.id, job.number));
             let pushed = self.push_as(&again, key, &record, due, now).await;
             return if pushed { JobOutcome::Done } else { JobOutcome::Later(FAILED) };
         }
-        // While another job executes this leg, the first job of the run could be queued again. That job must not start
-        // a second leg. An overdue job can be such a duplicate. If the job was delivered before, the earlier worker can
-        // still be alive, or can have died after it had queued a duplicate.
-        let holds = attempt > 1
-            || record.held.is_some()
-            || lease.id != Self::job_id(&record.id, job.number)
-            || Self::is_overdue(job.at, now);
-        record.legs += 1;
-        let (id, legs) = (record.id.clone(), record.legs);
-        record.note("leg", format!("{legs} at {}, attempt {attempt}", self.runtime.replica));
+        // A replica can queue a job again although another job already executes this leg. The duplicate job must not
+        // start a second leg, so the leg marks the run as held. An overdue job can be a duplicate. A job that was
+        // delivered before can also have a duplicate, because the earlier worker can still be alive.
+        let holds = !Defect::NoHold.is_planted()
+            && (attempt > 1
+                || record.held.is_some()
+                || lease.id != Self::job_id(&record.id, job.number)
+                || Self::is_overdue(job.at, now));
+        // The first write of the leg also stores this transition.
+        record.apply(Transition::Start { replica: &self.runtime.replica, attempt }, now);
+        let id = record.id.clone();
         let writer = TaskWriter::new(self, key.to_owned(), record, revision, Some(lease.clone()), None);
         let work = Box::pin(async {
             if attempt > self.config.max_worker_deaths {
@@ -105,8 +108,9 @@ impl Tasks {
             self.work(&writer).await
         });
         let worked = tokio::select! {
+            biased;
             worked = work => worked,
-            // At this point, the leg is dropped, because its results can no longer be stored.
+            // The worker drops the leg here, because this worker can no longer store the results of the leg.
             () = writer.beat() => Err(Stop::Lost),
         };
         match worked {
@@ -120,7 +124,7 @@ impl Tasks {
             }
             Err(Stop::Failed(error)) if error.is_terminal() => {
                 let ended = Ended::Error { code: -32603, message: error.to_string(), data: None };
-                match writer.end(&ended, Some(&error.to_string()), "ended").await {
+                match writer.end(&ended, Some(&error.to_string()), "ended", false).await {
                     Ok(()) => JobOutcome::Done,
                     Err(_) => JobOutcome::Later(FAILED),
                 }
@@ -135,20 +139,18 @@ impl Tasks {
     async fn give_up(&self, writer: &TaskWriter, attempt: u32) -> Result<(), Stop> {
         let times = attempt - 1;
         let message = format!(
-            "{times} workers died over the task, and it was given up; an operator can have it tried again"
+            "{times} workers died during the task, so the server stopped it; an operator can retry it with `antiphon runs retry`"
         );
         tracing::error!(
             task = writer.id,
             times,
             "a run was stopped because several workers died during it; fix the cause, then use `antiphon runs retry`"
         );
-        writer.amend(|record| record.dead = true).await?;
-        writer
-            .end(&Ended::Error { code: -32603, message: message.clone(), data: None }, Some(&message), "died")
-            .await
+        let ended = Ended::Error { code: -32603, message: message.clone(), data: None };
+        writer.end(&ended, Some(&message), "died", true).await
     }
 
-    /// Replays the tool to its last position, and then continues it.
+    /// Replays the tool's function up to the end of the journal, and then continues the function.
     pub(crate) async fn work(self: &Arc<Self>, writer: &Arc<TaskWriter>) -> Result<(), Stop> {
         loop {
             let record = writer.begin().await;
@@ -193,7 +195,7 @@ impl Tasks {
         }
     }
 
-    /// Stores the result of a leg. Returns whether the next leg can start immediately.
+    /// Stores the result of a leg. Returns `true` if the next leg can start immediately.
     pub(crate) async fn conclude(
         &self,
         writer: &Arc<TaskWriter>,
@@ -202,7 +204,8 @@ impl Tasks {
         leg: Leg<ToolOutput>,
     ) -> Result<bool, Stop> {
         let written = self.write_down(writer, run, tool, leg).await;
-        // Only stored results count. If another process has taken over the run, this leg does not count.
+        // The telemetry counts only stored results. If another process has taken over the run, that process counts the
+        // work of this leg.
         run.ended(written.as_ref().map_or(How::Lost, |(how, _)| *how));
         written.map(|(_, more)| more)
     }
@@ -225,11 +228,11 @@ impl Tasks {
             }
         };
         let record = writer.record().await;
-        // If the run was cancelled, the cancellation has already been recorded.
+        // If the run was cancelled, the metrics already contain the cancellation.
         let over = |outcome: Outcome| if writer.is_cancelled() { How::CleanedUp } else { How::Over(outcome) };
         if let Err(error) = &result {
             if writer.is_cancelled() {
-                writer.end(&Ended::Cancelled, None, "cancelled").await?;
+                writer.end(&Ended::Cancelled, None, "cancelled", false).await?;
                 return Ok((How::CleanedUp, false));
             }
             if let ErrorKind::Drift(drift) = error.kind() {
@@ -243,16 +246,15 @@ impl Tasks {
                 let message = error.to_string();
                 let data =
                     serde_json::json!({"reason": "drift", "report": drift.to_string(), "hint": drift.hint()});
-                writer.amend(|record| record.dead = true).await?;
                 let ended = Ended::Error { code: -32603, message: message.clone(), data: Some(data) };
-                writer.end(&ended, Some(&message), "drifted").await?;
+                writer.end(&ended, Some(&message), "drifted", true).await?;
                 return Ok((How::Over(Outcome::Drifted), false));
             }
             let policy = tool.retry.unwrap_or(self.config.retry);
             if is_retryable(error) && record.failures + 1 < policy.attempts {
                 let journal = run.take_machine().into_journal().without_last_failures();
-                // The jitter distributes the retries of runs that failed at the same time.
-                let wait = jitter::around(policy.wait(record.failures + 1));
+                // The jitter prevents runs that failed at the same time from being retried at the same time.
+                let wait = jitter(policy.wait(record.failures + 1));
                 writer.retry(&journal, wait, &error.to_string()).await?;
                 return Ok((How::Again, false));
             }
@@ -260,32 +262,31 @@ impl Tasks {
         let outcome = Outcome::of(&result);
         let message = result.as_ref().err().map(ToString::to_string);
         let ended = Ended::of(result, record.revision());
-        // The complete journal is stored, so that operators can see the whole run. If the run is retried later, it
-        // does not ask its questions again.
+        // This code stores the complete journal, so that operators can see the whole run. With this journal, a later
+        // retry does not ask the questions again.
         let journal = run.take_machine().into_journal();
         writer.finish(&journal, &ended, message.as_deref()).await?;
         Ok((over(outcome), false))
     }
 
-    /// Waits for a replica that has the tool. The other replica can run an older or a newer version of the server.
+    /// Schedules the leg for a replica that has the tool. Replicas can run different versions of the server and so have
+    /// different tools.
     async fn missing(&self, writer: &TaskWriter, record: &TaskRecord) -> Result<(), Stop> {
         let (now, since) = (now_millis(), record.toolless);
         let missed = Duration::from_millis(since.map_or(0, |since| now.saturating_sub(since)));
         if missed < self.config.tool_wait {
             let why = format!("this replica has no tool `{}`", record.tool);
-            return writer.wait_for_tool(missed.clamp(MISSING, MISSING_LONG), now, &why).await;
+            return writer.wait_for_tool(missed.clamp(MISSING, MISSING_LONG), &why).await;
         }
-        let message = format!("no replica has the tool `{}` any more", record.tool);
-        writer.amend(|record| record.dead = true).await?;
-        writer
-            .end(&Ended::Error { code: -32603, message: message.clone(), data: None }, Some(&message), "died")
-            .await?;
+        let message = format!("no replica of the server has the tool `{}` any more", record.tool);
+        let ended = Ended::Error { code: -32603, message: message.clone(), data: None };
+        writer.end(&ended, Some(&message), "died", true).await?;
         self.runtime.recorder.run_ended(&record.tool, Outcome::Dead);
         Ok(())
     }
 }
 
-/// Returns whether a retry may succeed after this error.
+/// Returns `true` if a retry of the task can succeed after this error.
 fn is_retryable(error: &Error) -> bool {
     !error.is_terminal()
         && matches!(

@@ -1,29 +1,29 @@
 //! Tasks: runs that outlive the request that started them.
 //!
 //! You enable tasks with [`ServerBuilder::with_tasks`](crate::ServerBuilder::with_tasks) and a [`TaskConfig`]. The
-//! [`TaskPolicy`] of a tool determines whether its runs can become tasks. With [`Runs`], operators can list and change
-//! runs.
+//! [`TaskPolicy`] of a tool determines whether runs of this tool can become tasks. With [`Runs`], operators can list
+//! and change runs.
 
 // | kind | name | content |
 // |---|---|---|
 // | record | `tasks/<owner>/<task>` | a complete run, encrypted (`record`) |
 // | record | `pieces/<random>/<n>` | a part of a run, if the run is too large for one record |
-// | queue | `tasks:<audience>:<lane>` | for each run, one job that executes the next leg |
+// | queue | `tasks:<audience>:<lane>` | one job for each run. A worker with this job executes the next leg |
 // | record | `due/<audience>/<owner>/<task>` | the alarm of a run that has not ended (`alarm`) |
 // | record | `waits/<audience>/<owner>/…` | the ID of a run that waits for its user (`waits`) |
 // | record | `rings/<audience>/<replica>` | the fingerprints of a replica's encryption keys (`key_rings`) |
-// | record | `audit/<audience>` | the lease of the audit. Between two audits, it marks the time until the next audit |
+// | record | `audit/<audience>` | the lease of the audit. When the record expires, the next audit can start |
 // | topic | `tasks/<audience>` | notifications that a task has changed |
 //
-// A worker executes a leg while it leases the job of the leg. It loads the record, replays the tool, and continues the
-// tool until the tool returns, or waits for an answer or a point in time. Then the worker writes the record with a
-// conditional write, and the run no longer uses memory. The result of a step is stored before the tool receives the
-// result.
+// A worker leases the job of a leg and executes the leg. The worker loads the record, replays the tool, and continues
+// the tool. When the tool returns or waits, the worker stores the record with a conditional write. A waiting run then
+// uses no memory. The worker stores the result of each step before the tool receives the result.
 //
-// A run has one job at a time. The record of the run contains the number of this job. If a process creates work for
-// the run, it first stores the number of the next job together with this work, and then queues the job. If the process
-// dies between the two actions, or if the queue loses the job, the alarm of the run expires (`alarm`). A server then
-// queues the job again. This is idempotent, because a queue accepts each job ID only once.
+// A run has one job at a time, and the record of the run contains the number of this job. When a run receives new work,
+// for example an answer, the process first stores the work and the number of the next job. Then the process queues the
+// job. If the process dies between these two actions, or if the queue loses the job, the alarm of the run expires
+// (`alarm`). A replica then queues the job again. Queueing is idempotent, because a queue accepts each job ID only
+// once.
 
 mod alarm;
 mod answer;
@@ -34,6 +34,7 @@ mod leg;
 mod operate;
 mod promote;
 mod record;
+mod reducer;
 mod rollback;
 mod store;
 mod view;
@@ -83,44 +84,47 @@ use crate::{
 pub(crate) struct Tasks {
     pub(crate) config: TaskConfig,
     runtime: Arc<Runtime>,
-    /// The tools that the runs call.
+    /// The current tools of the server, which legs call.
     catalog: Arc<Catalog>,
     backend: Backend,
-    /// A digest of the audience. Servers with the same audience share their tasks.
+    /// A digest of the audience. Servers with the same audience share tasks.
     audience: String,
     watchers: Watchers,
-    /// The questions that are currently sent to clients of this process.
+    /// The task questions that this process is currently sending to clients.
     pub(crate) asking: Asking,
-    /// The legs that run in this process, by task.
+    /// The writers of the legs that run in this process, by the ID of the task.
     working: Mutex<HashMap<String, Weak<TaskWriter>>>,
     slots: Slots,
     rollback: RollbackDetector,
     /// Whether other processes can use the same backend.
     is_shared: bool,
-    /// Whether this process itself removes expired records, because it has no other replicas.
+    /// Whether this process removes expired records. A server without a backend removes expired records itself.
     sweeps: bool,
-    /// The random ID of this process. It is unique among the processes that share the backend.
+    /// A random ID that identifies this process among the processes that share the backend.
     instance: String,
     /// The reasons why this replica does not execute tasks.
     blockers: Mutex<WorkBlockers>,
-    /// Notified after each comparison of the key rings.
+    /// A handle that is notified after each comparison of the key rings.
     compared: Arc<Notify>,
     begun: AtomicBool,
     stopped: CancellationToken,
+    /// Whether this server behaves like an older version, which cannot read the records.
+    #[cfg(feature = "__simulation")]
+    pub(crate) is_old: AtomicBool,
 }
 
-/// The owner of tasks: a digest of the principal. It is the same on every replica.
+/// The owner of tasks: a digest of the principal. Every replica computes the same digest for a principal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Owner(String);
 
 #[cfg(feature = "http")]
 impl Owner {
-    /// Returns the digest of the principal as a number. For unauthenticated callers, returns `None`.
+    /// Returns the digest of the principal as a number, or `None` for unauthenticated callers.
     pub(crate) fn number(&self) -> Option<u128> {
         u128::from_str_radix(&self.0, 16).ok()
     }
 
-    /// Returns the owner with this number.
+    /// Returns the owner for a number that [`number`](Self::number) has returned.
     pub(crate) fn of_number(number: Option<u128>) -> Self {
         number.map_or_else(|| Tasks::owner(None), |number| Self(format!("{number:032x}")))
     }
@@ -139,27 +143,28 @@ pub(crate) struct NewTask {
     pub(crate) ttl: Option<u64>,
     /// The journal of the run, if the run has already started as a plain call.
     pub(crate) journal: Option<Journal>,
-    /// The questions that the run waits for, by question key. If the list is not empty, no leg starts before an answer
-    /// arrives.
+    /// The questions that the run waits for, each with its question key. If the list is not empty, the first leg starts
+    /// only after an answer has arrived.
     pub(crate) asks: Vec<(String, Value)>,
     /// The time at which the run continues even without an answer, in milliseconds since 1970.
     pub(crate) due: Option<u64>,
-    /// The channels in addition to the client, through which the user can answer.
+    /// The channels, other than the client, through which the user can answer.
     pub(crate) channels: Channels,
     /// Whether the caller's model reads the result with the tool `task_result`.
     pub(crate) is_read_with_a_tool: bool,
     /// How long a question stays open, in milliseconds.
     pub(crate) question_life: Option<u64>,
-    /// The name of the call. While the run waits for its user, a repeated call with the same name joins the run.
+    /// The name of the call, which equal calls share. If the caller repeats a call while its run waits for the user,
+    /// the repeated call joins this run.
     pub(crate) call: Option<String>,
-    /// The maximum number of the caller's runs that can wait for users.
+    /// The maximum number of runs of one caller that can wait for users.
     pub(crate) max_waiting: Option<usize>,
     /// The name of the connection over which the call arrived, if the connection belongs to one client.
     pub(crate) connection: Option<String>,
 }
 
 impl NewTask {
-    /// Returns the data of a run whose call is answered before the run ends.
+    /// Creates the task data for a run that outlives its call: the server answers the call before the run ends.
     pub(crate) fn handed_over(tool: &str, arguments: Value, run: &Run) -> Self {
         let new = Self {
             tool: tool.to_owned(),
@@ -181,8 +186,8 @@ impl NewTask {
         new.followed_by_nobody(run.ask)
     }
 
-    /// Adapts the data to a client that does not follow tasks. Such a client receives no questions of the task. Its
-    /// model reads the result with the tool `task_result`.
+    /// Changes the data for a client that does not read tasks. The server does not send task questions to this client,
+    /// and the model reads the result with the tool `task_result`.
     pub(crate) fn followed_by_nobody(self, ask: AskOptions) -> Self {
         Self {
             capabilities: serde_json::json!({}),
@@ -215,6 +220,8 @@ impl Tasks {
             slots,
             rollback: RollbackDetector::default(),
             begun: AtomicBool::new(false),
+            #[cfg(feature = "__simulation")]
+            is_old: AtomicBool::new(false),
             stopped: runtime.shutdown.clone(),
             runtime,
             catalog,
@@ -238,20 +245,20 @@ impl Tasks {
     ///
     /// # Errors
     ///
-    /// Returns an error if too many tasks wait, if this replica cannot create tasks, or if the store cannot
-    /// be reached.
+    /// Returns an error if too many jobs wait in the queues, if this replica must not create tasks, or if the store is
+    /// not available.
     pub(crate) async fn create(self: &Arc<Self>, new: NewTask) -> Result<TaskView> {
         self.begin();
         self.check_able().await?;
         self.check_backlog().await?;
         let wake = new.due;
-        let mut record = self.record(new);
-        let waits = !record.asks.is_empty();
         let now = now_millis();
-        // If no answer arrives, the next leg gives the tool an error at this time.
+        let mut record = self.record(new, now);
+        let waits = !record.asks.is_empty();
+        // If no answer arrives before this time, the next leg starts, and the tool receives an error.
         let end = if waits { [wake, record.questions_end()].into_iter().flatten().min() } else { Some(now) };
         let due = end.map(|end| record.next_job(end));
-        record.note("created", self.runtime.replica.clone());
+        record.note("created", self.runtime.replica.clone(), now);
         let key = Self::key_of(&record);
         self.set_alarm(&key, due.map_or(now, |due| due.at)).await;
         let revision = self.insert(&key, &record).await?;
@@ -264,7 +271,7 @@ impl Tasks {
         Ok(record.view(revision))
     }
 
-    fn record(&self, new: NewTask) -> TaskRecord {
+    fn record(&self, new: NewTask, now: u64) -> TaskRecord {
         let NewTask {
             tool,
             arguments,
@@ -282,10 +289,9 @@ impl Tasks {
             max_waiting: _,
             connection,
         } = new;
-        // The name of the connection is needed only for the list of waiting runs, and only to distinguish
-        // unauthenticated callers.
+        // The name of the connection distinguishes unauthenticated callers in the list of waiting runs. Other tasks do
+        // not need the name.
         let connection = connection.filter(|_| is_read_with_a_tool && principal.is_none());
-        let now = now_millis();
         let journal = journal.unwrap_or_else(|| Journal::new(String::new()));
         let requested = ttl.is_some();
         let retention = match ttl {
@@ -335,12 +341,13 @@ impl Tasks {
             apart: None,
             stale: false,
         };
-        // Idempotency keys begin with the ID of the run. If the run has no ID, it uses the ID of the task.
+        // Idempotency keys begin with the ID of the run. If the run has no ID, the ID of the task becomes the ID of the
+        // run.
         if record.journal.run.is_empty() {
             record.journal.run.clone_from(&record.id);
         }
         for (key, request) in asks {
-            record.ask(&key, request);
+            record.ask(&key, request, now);
         }
         record
     }
@@ -349,13 +356,22 @@ impl Tasks {
         format!("{RECORDS}{}/{}", Self::owner(record.principal.as_deref()).0, record.id)
     }
 
-    /// Returns a task of this owner, or `None` if this owner has no such task.
+    /// Returns a task of this owner. Returns `None` if the owner has no task with this ID.
     pub(crate) async fn get(self: &Arc<Self>, owner: &Owner, id: &str) -> Result<Option<TaskView>> {
         self.begin();
         let Some(key) = Self::key(owner, id) else { return Ok(None) };
         let Some((record, revision)) = self.load(&key).await? else { return Ok(None) };
         self.heal(&key, &record).await;
         Ok(Some(record.view(revision.0)))
+    }
+
+    /// Returns a task of this owner, and `true` if the task has ended and the tool has cleaned up. This method does not
+    /// queue a lost job again.
+    #[cfg(feature = "__simulation")]
+    pub(crate) async fn observe(&self, owner: &Owner, id: &str) -> Result<Option<(TaskView, bool)>> {
+        let Some(key) = Self::key(owner, id) else { return Ok(None) };
+        let found = self.load(&key).await?;
+        Ok(found.map(|(record, revision)| (record.view(revision.0), record.is_over())))
     }
 
     /// Returns one page of an owner's tasks, and the cursor for the next page.
@@ -369,8 +385,8 @@ impl Tasks {
         Ok((records.into_iter().map(|(_, record, revision)| record.view(revision.0)).collect(), next))
     }
 
-    /// Waits until the version of a task differs from `seen`, and returns the task. Returns `None` if the task no
-    /// longer exists.
+    /// Waits until the task has another version than `seen`, and returns the task. Returns `None` if the task no longer
+    /// exists.
     pub(crate) async fn changed(
         self: &Arc<Self>,
         owner: &Owner,
@@ -380,19 +396,20 @@ impl Tasks {
         self.begin();
         let news = self.watchers.watch(id);
         loop {
-            // The registration happens before the read, so that a change after the read is not missed.
+            // This code registers for notifications before the read of the task. So if the task changes after the read,
+            // this code is notified.
             let heard = news.notified();
             match self.get(owner, id).await? {
                 Some(view) if view.version == seen => {}
                 found => return Ok(found),
             }
-            // Notifications can be lost, so this method also polls.
+            // Notifications can be lost, so this method also reads the task periodically.
             let _ = tokio::time::timeout(WATCH, heard).await;
         }
     }
 }
 
-/// The maximum time between two reads of a watched task, if no notification arrives.
+/// If no notification arrives, a process reads a watched task again after this time.
 const WATCH: Duration = Duration::from_secs(2);
 
 /// Converts an error of the store into an error for the caller. The caller can try again later.

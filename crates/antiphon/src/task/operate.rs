@@ -1,4 +1,4 @@
-//! The operations for operators: to list, inspect, retry, cancel and purge runs.
+//! The operations for operators, which list, inspect, retry, cancel and purge runs.
 
 use std::{fmt, sync::Arc};
 
@@ -6,7 +6,7 @@ use antiphon_replay::Outcome;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Cancelled, Owner, RECORDS, TaskStatus, Tasks, record::TaskRecord, store::Change};
+use super::{Cancelled, Owner, RECORDS, TaskStatus, Tasks, record::TaskRecord, reducer::Transition};
 use crate::{
     base::{now_millis, timestamp},
     error::{Error, Result},
@@ -14,11 +14,11 @@ use crate::{
     trace,
 };
 
-/// A handle for operators. With this handle, operators can list, inspect, retry, cancel and purge the runs of all
-/// callers. [`Server::runs`](crate::Server::runs) returns this handle.
+/// A handle with which operators list, inspect, retry, cancel and purge the runs of all callers.
+/// [`Server::runs`](crate::Server::runs) returns this handle.
 ///
-/// Operators can see the progress of a run and its open questions. They cannot see arguments, answers and results,
-/// because these belong to the caller. But they can see the unchanged error messages and progress messages of tools,
+/// Operators can see the progress and the open questions of a run. Operators cannot see arguments, answers and results,
+/// because this data belongs to the caller. But operators can see the error messages and progress messages of tools,
 /// and the beginning of each question's text.
 #[derive(Clone)]
 pub struct Runs {
@@ -41,7 +41,7 @@ pub struct RunPage {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct RunSummary {
-    /// The name of the run. It consists of a digest of the owner, `/`, and the ID of the task.
+    /// The name of the run: a digest of the owner, `/`, and the ID of the task.
     pub run: String,
     /// The name of the tool.
     pub tool: String,
@@ -54,23 +54,24 @@ pub struct RunSummary {
     pub created: String,
     /// The time at which the status last changed, as an ISO 8601 timestamp.
     pub updated: String,
-    /// The time at which the server removes the run, as an ISO 8601 timestamp. Set only if the run has ended.
+    /// The time at which the server removes the run, as an ISO 8601 timestamp. The value is `None` if the run has not
+    /// ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires: Option<String>,
-    /// How often an execution of the tool's function was started for this run.
+    /// The number of times that a worker has started the tool's function for this run.
     pub legs: u64,
-    /// How often the run has failed since its last progress.
+    /// The number of failed attempts since the run last made progress.
     pub failures: u32,
-    /// Whether the server has given up the run. An operator must then act.
+    /// Whether the server has given up the run. If `true`, an operator must retry or remove the run.
     pub dead: bool,
     /// The question keys of the questions that have no answer yet.
     pub waits_for: Vec<String>,
-    /// If the run waits for a point in time or for a worker, the time at which its next execution can start.
+    /// The time at which a worker can next execute the run, if the run waits for a point in time or for a worker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub due: Option<String>,
 }
 
-/// A detailed description of a run. It contains the timeline and the journal.
+/// A detailed description of a run, with the timeline and the journal.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -100,22 +101,23 @@ pub struct RunEvent {
     pub detail: Option<String>,
 }
 
-/// An entry of a run's journal. It belongs to a finished question, a finished step or a finished loop iteration.
+/// An entry of a run's journal: the result of a finished question, a finished step or a finished loop iteration.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct RunEntry {
-    /// The key of the question or step.
+    /// The question key, or the key of the step.
     pub key: String,
-    /// The kind and the label of the entry, for example `step charge`. For a question, the label contains the
-    /// beginning of its text.
+    /// The kind and the label of the entry, for example `step charge`. For a question, the label contains the beginning
+    /// of the question's text.
     pub op: String,
-    /// The outcome of the question or step: `answered`, `done`, `failed` or `refused`.
+    /// How the question or step ended: `answered`, `done`, `failed` or `refused`.
     pub outcome: &'static str,
-    /// The channel through which the user answered: `client`, `app`, `page` or `relay`. `None` if the entry does not
-    /// contain the answer of a user.
+    /// The channel through which the user answered: `client`, `app`, `page` or `relay`. The value is `None` if the
+    /// entry does not contain the answer of a user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub via: Option<&'static str>,
-    /// The structure of the value: the fields and types, without the data. For a failure, this is the error message.
+    /// The structure of the recorded value: the fields and types, without the data. For a failure, `shape` is the error
+    /// message.
     pub shape: Value,
 }
 
@@ -126,7 +128,7 @@ pub struct RunEntry {
 pub enum RunChanged {
     /// The run was changed as requested.
     Done,
-    /// The run was not changed. It already has the requested state, or it can no longer change.
+    /// The run was not changed, because the run already has the requested state or can no longer change.
     Unchanged,
     /// The run does not exist.
     Unknown,
@@ -139,7 +141,7 @@ impl Runs {
 
     /// Returns a page of runs. If `status` is set, the page contains only runs with this status.
     ///
-    /// A page can contain fewer than `limit` runs even if more pages follow.
+    /// Even a page before the last page can contain fewer than `limit` runs.
     pub async fn list(
         &self,
         status: Option<TaskStatus>,
@@ -177,44 +179,21 @@ impl Runs {
         }))
     }
 
-    /// Retries a run that failed, or that the server gave up. The run continues from its last stored state. If the run
-    /// has not ended, but its job was lost, this method queues the job again.
+    /// Retries a run that failed, or that the server gave up. The run continues from the last stored journal. If the
+    /// run has not ended but the queue has lost the run's job, this method queues the job again.
     pub async fn retry(&self, run: &str) -> Result<RunChanged> {
         let Some(key) = key(run) else { return Ok(RunChanged::Unknown) };
-        let now = now_millis();
         self.tasks.set_alarm_to_now(&key).await;
-        let changed = self
-            .tasks
-            .change(&key, |record| {
-                if matches!(record.status, TaskStatus::Completed | TaskStatus::Cancelled) {
-                    return Change::Leave(None);
-                }
-                if !record.status.is_final() && (record.is_awake(now) || !record.asks.is_empty()) {
-                    // A leg is running, or the run waits for users. If the job of the run was lost, it is queued again
-                    // below.
-                    return Change::Leave(record.job);
-                }
-                record.journal = std::mem::replace(&mut record.journal, antiphon_replay::Journal::new(""))
-                    .without_last_failures();
-                record.ended = None;
-                record.dead = false;
-                record.failures = 0;
-                record.toolless = None;
-                record.message = None;
-                record.set_status(TaskStatus::Working);
-                record.note("revived", None);
-                Change::Write(Some(record.next_job(now)))
-            })
-            .await?;
-        let Some((due, record, _)) = changed else { return Ok(RunChanged::Unknown) };
-        let Some(due) = due else { return Ok(RunChanged::Unchanged) };
+        let retried = self.tasks.apply(&key, Transition::Retry).await?;
+        let Some((effect, record, _)) = retried else { return Ok(RunChanged::Unknown) };
+        let Some(due) = effect.job else { return Ok(RunChanged::Unchanged) };
         self.tasks.begin();
-        self.tasks.push(&key, &record, due, now).await;
+        self.tasks.push(&key, &record, due, now_millis()).await;
         self.tasks.announce(&record, false).await;
         Ok(RunChanged::Done)
     }
 
-    /// Cancels a run. The effect is the same as if the caller cancelled the run.
+    /// Cancels a run, in the same way as a cancellation by the caller.
     pub async fn cancel(&self, run: &str) -> Result<RunChanged> {
         let Some(key) = key(run) else { return Ok(RunChanged::Unknown) };
         self.tasks.begin();
@@ -235,7 +214,7 @@ impl Runs {
         let Some((record, revision)) = self.tasks.load(&key).await? else {
             return Ok(RunChanged::Unknown);
         };
-        if !record.status.is_final() || record.cleaning {
+        if !record.is_over() {
             return Err(Error::tool(format!(
                 "the run is {} and cannot be removed; cancel it first",
                 record.status.name()

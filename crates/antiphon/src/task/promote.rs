@@ -1,4 +1,4 @@
-//! Runs that become tasks while their call is in progress.
+//! The change of a run into a task while the tool call is in progress.
 
 use std::{
     collections::BTreeMap,
@@ -6,12 +6,15 @@ use std::{
         Arc, Mutex, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use antiphon_replay::Journal;
 use antiphon_store::Revision;
-use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot};
+use tokio::{
+    sync::{Notify, OwnedSemaphorePermit, oneshot},
+    time::Instant,
+};
 
 use super::{NewTask, TaskView, TaskWriter, Tasks, record::Due};
 use crate::{
@@ -20,23 +23,23 @@ use crate::{
     run::{Claimed, Pending, Persistence, Promote, Run},
 };
 
-/// The duration of a hold, in heartbeat intervals. A hold shows that a leg without a job is alive.
+/// The duration of a hold, in heartbeat intervals. A hold in a run's record shows that a process executes the run
+/// without a job.
 pub(super) const HOLD: u32 = 3;
 
-/// The time until the next attempt if a run could not become a task.
+/// If a run could not become a task, the server tries again after this time.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// A run that can become a task.
 pub(crate) struct Promotion {
     tasks: Arc<Tasks>,
     when: Promoting,
-    /// The data for the task, and the channel to the request that waits. `None` after the task was created or the data
-    /// was taken.
+    /// The data for the task, and the channel to the request that waits. The value is `None` after the task was
+    /// created, or after [`take`](Self::take).
     pending: Mutex<Option<(NewTask, oneshot::Sender<TaskView>)>>,
     writer: OnceLock<Arc<TaskWriter>>,
     kept: Notify,
-    /// Whether the waiting request has received the task. When the request ends after that, the end is not a
-    /// cancellation.
+    /// Whether the waiting request has received the task. If `true`, the end of the request does not cancel the run.
     told: Arc<AtomicBool>,
 }
 
@@ -55,7 +58,7 @@ impl Promoting {
         Self { begun: Instant::now(), after, wanted, postponed }
     }
 
-    /// Records that the tool requested that the run becomes a task.
+    /// Records that the tool has asked to make the run a task.
     fn want(&self) {
         self.wanted.store(true, Ordering::Relaxed);
     }
@@ -64,7 +67,7 @@ impl Promoting {
         self.wanted.load(Ordering::Relaxed)
     }
 
-    /// Returns the time until the run becomes a task, or `None` if it does not become a task.
+    /// Returns the time until the run becomes a task, or `None` if the run does not become a task.
     fn due(&self) -> Option<Duration> {
         let due = match self.after {
             _ if self.is_wanted() => Duration::ZERO,
@@ -76,15 +79,15 @@ impl Promoting {
         Some(due.max(until))
     }
 
-    /// Delays the next attempt.
+    /// Delays the next attempt to make the run a task.
     fn postpone(&self) {
         *lock(&self.postponed) = Some(Instant::now() + RETRY_DELAY);
     }
 }
 
 impl Promotion {
-    /// Creates a promotion. The run becomes a task if the call takes longer than `after`. `reply` then receives the
-    /// task.
+    /// Creates a promotion, which makes the run a task if the call takes longer than `after`. When the run becomes a
+    /// task, `reply` receives the task.
     pub(crate) fn new(
         tasks: &Arc<Tasks>,
         new: NewTask,
@@ -101,7 +104,7 @@ impl Promotion {
         })
     }
 
-    /// Takes the data for the task. After this call, the run can no longer become a task with this promotion.
+    /// Takes the data for the task. After this call, this promotion can no longer make the run a task.
     pub(crate) fn take(&self) -> Option<NewTask> {
         lock(&self.pending).take().map(|(new, _)| new)
     }
@@ -111,8 +114,7 @@ impl Promotion {
         self.writer.get()
     }
 
-    /// Returns whether the waiting request has received the task. The run receives this information later than the
-    /// request.
+    /// Returns `true` if the waiting request has received the task. The request receives the task before the run does.
     pub(crate) fn is_told(&self) -> bool {
         self.told.load(Ordering::Acquire)
     }
@@ -135,8 +137,8 @@ impl Promotion {
             self.when.postpone();
             return Ok(None);
         };
-        // The task is created in its own Tokio task, because the waiting request can be dropped at any time.
-        // Otherwise, a half-created task could remain.
+        // A separate Tokio task creates the MCP task, because the waiting request can be dropped at any time. If the
+        // request dropped this work, a half-created task could remain.
         let (tasks, told) = (Arc::clone(&self.tasks), Arc::clone(&self.told));
         let write = Self::write(tasks, pending, told, (run.journal(), run.claims_under_way()), place);
         let written = tokio::spawn(write).await;
@@ -147,7 +149,7 @@ impl Promotion {
     }
 
     /// Creates the task for a run that continues in this process, and stores the current journal of the run. The
-    /// returned task writer stores all later results.
+    /// returned task writer stores all later results of the run.
     async fn write(
         tasks: Arc<Tasks>,
         (mut new, reply): (NewTask, oneshot::Sender<TaskView>),
@@ -159,21 +161,22 @@ impl Promotion {
         tasks.check_able().await?;
         tasks.check_waiting(&new).await?;
         new.journal = Some(journal);
-        let mut record = tasks.record(new);
+        let now = now_millis();
+        let mut record = tasks.record(new, now);
         let claimed = |(key, step)| (key, Claimed { step, failed: None });
         record.claims = claims.into_iter().map(claimed).collect();
-        let now = now_millis();
         let until = now + millis(HOLD * tasks.config.heartbeat_interval);
         record.held = Some(until);
         record.legs = 1;
-        record.note("promoted", tasks.runtime.replica.clone());
+        record.note("promoted", tasks.runtime.replica.clone(), now);
         let due = record.next_job(until);
         let key = Tasks::key_of(&record);
         tasks.set_alarm(&key, until).await;
         let revision = tasks.insert(&key, &record).await?;
         // If this process dies, a worker leases this job and continues the run.
         tasks.push(&key, &record, Due { at: until, ..due }, now).await;
-        // This must happen before the request ends.
+        // The flag must be set before the request ends, because the end of the request is otherwise treated as a
+        // cancellation.
         told.store(true, Ordering::Release);
         if reply.send(record.view(revision)).is_err() {
             // The request was dropped, so the client will never receive the ID of the task.

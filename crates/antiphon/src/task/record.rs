@@ -13,7 +13,7 @@ use super::{
     view::{Ended, TaskStatus, TaskView},
 };
 use crate::{
-    base::now_millis,
+    base::Defect,
     protocol::Revision,
     run::{
         Channels, Claimed,
@@ -25,19 +25,20 @@ use crate::{
 /// The newest record format that this version can read and write. [`TaskRecord::ask`] sets this format.
 pub(super) const FORMAT: u32 = 3;
 
-/// Returns the format of a record without questions. Only a record with channels needs a newer format. A version of
-/// Antiphon that reads only format 1 would ignore the channels, and end the run at its next question.
+/// Returns the format number of a record that contains no questions. A record with channels needs a newer format than
+/// 1. A version of Antiphon that reads only format 1 would ignore the channels and end the run at the next question.
 pub(super) fn format(channels: Channels) -> u32 {
     if channels.any() { 2 } else { 1 }
 }
 
-/// The maximum number of events in a record. If there are more, the record contains the oldest and the newest events.
+/// The maximum number of events in a record. If a run has more events, the record contains only the oldest and the
+/// newest events.
 const EVENTS: usize = 128;
 
-/// A complete run. It contains the metadata, the journal, the open questions and the result.
+/// A complete run: the metadata, the journal, the open questions and the result.
 ///
-/// The run is stored in a single record. So every change is a single conditional write. If this write conflicts,
-/// another process has changed the run first.
+/// The store contains each run as a single record, so a single conditional write changes the run. If this write
+/// conflicts, another process has changed the run first.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[expect(clippy::struct_excessive_bools, reason = "they are stored, each under its name")]
 pub(crate) struct TaskRecord {
@@ -58,78 +59,80 @@ pub(crate) struct TaskRecord {
     pub(crate) ttl: Option<u64>,
     pub(crate) poll: u64,
     pub(crate) journal: Journal,
-    /// How often the record was written, by any process. This number is encrypted with the record, so that a rollback
-    /// can be detected.
+    /// The number of times that any process has written the record. The record contains this number in encrypted form,
+    /// so that a process can detect a rollback.
     #[serde(default)]
     pub(super) serial: u64,
-    /// How often legs have written the record. If this number has changed since a leg last read it, another leg has
-    /// written the record.
+    /// The number of times that legs have written the record. If this number has changed since a leg last read the
+    /// record, another leg has written the record.
     pub(super) written: u64,
     /// The open questions, by wire key.
     pub(crate) asks: BTreeMap<String, Asked>,
     /// The answers that no leg has used yet, by question key.
     pub(super) answers: BTreeMap<String, Value>,
-    /// How often each question was opened. A wire key is used only once.
+    /// The number of times that the run has opened each question. With this number, the record creates a new wire key
+    /// each time.
     pub(super) put: BTreeMap<String, u32>,
     /// The job of the current or the next leg.
     pub(super) job: Option<Due>,
-    /// The number of jobs that were created so far.
+    /// The number of jobs that processes have created for this run so far.
     pub(super) jobs: u64,
-    /// The end of the hold, in milliseconds since 1970. A hold prevents a second leg. It is needed if the running leg
-    /// has no job, or has a job that is not recorded in `job`.
+    /// The end of the hold, in milliseconds since 1970. A hold prevents a second leg while the running leg has no job,
+    /// or has a job that `job` does not contain.
     pub(super) held: Option<u64>,
-    /// The number of legs that were started.
+    /// The number of legs that workers have started.
     pub(crate) legs: u64,
-    /// How often the run has failed since its last progress.
+    /// The number of failed attempts since the run last made progress.
     pub(crate) failures: u32,
     pub(crate) ended: Option<Ended>,
-    /// Whether the run was cancelled, and its tool has not cleaned up yet.
+    /// Whether the run was cancelled and the tool has not cleaned up yet.
     pub(super) cleaning: bool,
-    /// Whether the server has given up the run. An operator must then act.
+    /// Whether the server has given up the run. If `true`, an operator must retry or remove the run.
     pub(crate) dead: bool,
     /// The events in the timeline of the run, for operators.
     pub(crate) events: Vec<TaskEvent>,
-    /// The digest of the server's audience. It is empty in records of version 0.1.0.
+    /// The digest of the server's audience. The text is empty in records that version 0.1.0 has written.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(super) audience: String,
-    /// How long the record is stored after the run has ended, in milliseconds. `None` means that it is stored until it
-    /// is purged.
+    /// How long the store keeps the record after the run has ended, in milliseconds. `None` means that the store keeps
+    /// the record until an operator purges the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) retention: Option<u64>,
-    /// Whether the client requested the value of `retention`.
+    /// Whether the client requested the TTL that `retention` contains.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) requested: bool,
-    /// The time of the first leg that failed because its replica does not have the tool. `None` if the replica of the
-    /// last leg had the tool.
+    /// The time at which a leg first failed because the replica does not have the tool. The value is `None` if the
+    /// replica of the last leg had the tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) toolless: Option<u64>,
-    /// The at-most-once steps that were started, by idempotency key. If a step has returned, it is removed from this
-    /// map, because the journal contains its result.
+    /// The at-most-once steps that the run has started, by idempotency key. When a step has returned, the journal
+    /// contains the result, so this map no longer contains the step.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) claims: BTreeMap<String, Claimed>,
-    /// The channels in addition to the client, through which the user can answer.
+    /// The channels, other than the client, through which the user can answer.
     #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) channels: Channels,
-    /// Whether the model reads the result with the tool `task_result`, because the client does not follow tasks.
+    /// Whether the model reads the result with the tool `task_result`, because the client does not read tasks.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) is_read_with_a_tool: bool,
-    /// How long a question stays open, in milliseconds. `None` means that it stays open until the run ends.
+    /// How long a question stays open, in milliseconds. `None` means that a question stays open until the run ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) question_life: Option<u64>,
-    /// The name of the call. While the run waits for its user, a repeated call with the same name joins the run.
+    /// The name of the call, which equal calls share. If the caller repeats a call while its run waits for the user,
+    /// the repeated call joins this run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) call: Option<String>,
     /// The name of the connection of an unauthenticated caller, if the connection belongs to one client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) connection: Option<String>,
-    /// The digests of answers that arrived through channels, by wire key.
+    /// The digest of each answer that arrived through a channel, by the wire key of the question.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) taken: BTreeMap<String, String>,
-    /// The pieces in which the record is stored, if it is too large for a single record.
+    /// The pieces that contain the run, if the run is too large for a single record.
     #[serde(skip)]
     pub(super) apart: Option<Pieces>,
-    /// Whether the record must be written again, because it is not encrypted with the active key, or because an older
-    /// version of Antiphon limited its lifetime.
+    /// Whether the audit must write the record again. The reason is that the record is not encrypted with the active
+    /// key, or that an older version of Antiphon limited the lifetime of the record.
     #[serde(skip)]
     pub(super) stale: bool,
 }
@@ -162,14 +165,14 @@ pub(crate) struct TaskEvent {
     /// The kind of the event: `created`, `promoted`, `leg`, `asked`, `answered`, `waits`, `retried`, `repaired`,
     /// `revived`, `cancelled`, `cleaned up`, `ended`, `died`, `drifted` or `expired`.
     pub(crate) what: String,
-    /// Details: the name of the replica, question keys or a message. The details never contain recorded data of the
-    /// run.
+    /// Details of the event, for example the name of the replica, question keys or a message. The details never contain
+    /// recorded data of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) detail: Option<String>,
 }
 
 impl TaskRecord {
-    /// Parses a record of this version or of an older version.
+    /// Parses a record that this version or an older version of Antiphon has written.
     pub(super) fn read(json: &[u8]) -> Result<Self, Unreadable> {
         #[derive(Deserialize)]
         struct Version {
@@ -180,8 +183,8 @@ impl TaskRecord {
             journal: Version,
         }
         let damaged = |_| Unreadable::Damaged;
-        // The versions are checked first. Otherwise, a newer record could be parsed as an older record, and its
-        // unknown fields would be lost at the next write.
+        // This code checks the format version first. Without this check, an old version of Antiphon could parse a newer
+        // record. The next write would then remove the fields that the old version does not support.
         if serde_json::from_slice::<Version>(json).map_err(damaged)?.v > FORMAT
             || serde_json::from_slice::<Inside>(json).map_err(damaged)?.journal.v > antiphon_replay::FORMAT
         {
@@ -200,30 +203,30 @@ impl TaskRecord {
     }
 
     /// Sets the TTL of the record before a write. The TTL begins when the run ends.
-    pub(super) fn settle_ttl(&mut self) {
+    pub(super) fn settle_ttl(&mut self, now: u64) {
         self.ttl = match self.ttl {
-            _ if !self.status.is_final() || self.cleaning => None,
+            _ if !self.is_over() => None,
             Some(ttl) => Some(ttl),
-            None => self.retention.map(|kept| now_millis().saturating_sub(self.created).saturating_add(kept)),
+            None => self.retention.map(|kept| now.saturating_sub(self.created).saturating_add(kept)),
         };
     }
 
-    pub(crate) fn note(&mut self, what: &str, detail: impl Into<Option<String>>) {
+    pub(super) fn note(&mut self, what: &str, detail: impl Into<Option<String>>, now: u64) {
         if self.events.len() >= EVENTS {
-            // If there are too many events, a middle event is removed. The first events show the origin of the run,
-            // and the last events show its current state.
+            // If the record contains too many events, this code removes an event in the middle. The first events show
+            // how the run started, and the last events show the current state of the run.
             self.events.remove(EVENTS / 4);
         }
-        self.events.push(TaskEvent { at: now_millis(), what: what.to_owned(), detail: detail.into() });
+        self.events.push(TaskEvent { at: now, what: what.to_owned(), detail: detail.into() });
     }
 
     pub(crate) fn revision(&self) -> Revision {
         if self.rounds { Revision::Rounds } else { Revision::Session }
     }
 
-    /// Returns the TTL for the client, counted from the creation of the task. Before the run has ended, the exact TTL
-    /// is unknown. The method then returns the TTL that the client requested, because the task is stored for at least
-    /// this time.
+    /// Returns the TTL that the server sends to the client, counted from the creation of the task. Before the run has
+    /// ended, the exact TTL is unknown. So this method then returns the TTL that the client requested, because the
+    /// server stores the task for at least this time.
     fn shown_ttl(&self) -> Option<u64> {
         if self.status.is_final() { self.ttl } else { self.retention.filter(|_| self.requested) }
     }
@@ -233,15 +236,15 @@ impl TaskRecord {
         self.job.map(|job| job.at)
     }
 
-    pub(super) fn set_status(&mut self, status: TaskStatus) {
+    pub(super) fn set_status(&mut self, status: TaskStatus, now: u64) {
         self.status = status;
-        self.updated = now_millis().max(self.updated + 1);
+        self.updated = now.max(self.updated + 1);
     }
 
     /// Adds an open question under a new wire key. Returns the wire key.
-    pub(super) fn ask(&mut self, key: &str, request: Value) -> String {
-        // A version of Antiphon that reads only format 2 would end the run at such a question. It would also treat a
-        // relayed answer like an answer from a form that the client showed.
+    pub(super) fn ask(&mut self, key: &str, request: Value, now: u64) -> String {
+        // A version of Antiphon that reads only format 2 would end the run at a question with a link. That version
+        // would also treat a relayed answer like an answer from a form that the client showed.
         let is_shown_as_link = is_link(&request) && self.channels.carry(&request);
         if is_shown_as_link || (self.is_read_with_a_tool && allows_relay(&request)) {
             self.format = FORMAT;
@@ -249,7 +252,7 @@ impl TaskRecord {
         let count = self.put.entry(key.to_owned()).or_default();
         *count += 1;
         let wire = if *count == 1 { key.to_owned() } else { format!("{key}@{count}") };
-        let until = self.question_life.map(|life| now_millis().saturating_add(life));
+        let until = self.question_life.map(|life| now.saturating_add(life));
         self.asks.insert(wire.clone(), Asked { key: key.to_owned(), request, until });
         wire
     }
@@ -259,27 +262,29 @@ impl TaskRecord {
         self.asks.values().filter_map(|asked| asked.until).min()
     }
 
-    /// Creates the next job, which is due at the time `at`. Returns this job.
+    /// Creates and returns the next job of the run, which is due at the time `at`.
     pub(super) fn next_job(&mut self, at: u64) -> Due {
-        self.jobs += 1;
+        if !Defect::JobIdReused.is_planted() {
+            self.jobs += 1;
+        }
         let due = Due { number: self.jobs, at };
         self.job = Some(due);
         due
     }
 
-    /// Returns whether a leg is running or due.
+    /// Returns `true` if a leg is running, or if the next leg is due.
     pub(super) fn is_awake(&self, now: u64) -> bool {
         self.job.is_some_and(|job| job.at <= now) || self.held.is_some_and(|until| until > now)
     }
 
-    /// Returns the start of the current wait. This is the time of the last progress, or the time at which the run
+    /// Returns the time at which the current wait began: the time of the last progress, or the time at which the run
     /// should have continued.
     pub(super) fn waits_since(&self) -> u64 {
         self.updated.max(self.due().unwrap_or_default()).max(self.held.unwrap_or_default())
     }
 
-    /// Returns a question with the trace context. The record stores the question without the trace context, so that a
-    /// later leg recognizes the question.
+    /// Returns a question, with the trace context added. The record contains the question without the trace context, so
+    /// that a later leg recognizes the question.
     fn traced(&self, request: &Value) -> Value {
         let mut request = request.clone();
         telemetry::put_place(&mut request, &self.journal);
@@ -335,7 +340,7 @@ mod tests {
         journal["journal"]["v"] = json!(2);
         assert_eq!(read(&newer).unwrap_err(), Unreadable::NewerFormat);
         assert_eq!(read(&journal).unwrap_err(), Unreadable::NewerFormat);
-        // Even if the rest of a record cannot be parsed, the record still has a version.
+        // If the rest of a record cannot be parsed, the reader must still read the format version.
         assert_eq!(read(&json!({"v": 4, "body": "new"})).unwrap_err(), Unreadable::NewerFormat);
         assert_eq!(read(&json!({"v": 1})).unwrap_err(), Unreadable::Damaged);
     }
@@ -349,7 +354,8 @@ mod tests {
         let (none, app) = (Channels::default(), Channels { app: true, ..Channels::default() });
         for (channels, is_read_with_a_tool, request, expected) in [
             (none, false, &form, 1),
-            // In this case, the client shows the link itself, so every version of Antiphon can continue the run.
+            // If the task has no channels, the client shows the link. So every version of Antiphon can continue the
+            // run.
             (none, false, &link, 1),
             (none, false, &relayed, 1),
             (none, true, &form, 1),
@@ -361,10 +367,10 @@ mod tests {
             let mut run = read(&record()).unwrap();
             run.format = format(channels);
             (run.channels, run.is_read_with_a_tool) = (channels, is_read_with_a_tool);
-            run.ask("question", request.clone());
+            run.ask("question", request.clone(), 1000);
             let stored = serde_json::to_value(&run).unwrap();
             assert_eq!(stored["v"], expected, "{channels:?}, {is_read_with_a_tool}: {request}");
-            run.ask("another", form.clone());
+            run.ask("another", form.clone(), 1000);
             assert_eq!(run.format, expected, "the format of a record does not fall");
             assert_eq!(read(&stored).unwrap().format, expected);
         }
@@ -374,11 +380,10 @@ mod tests {
     fn life_of_an_unfinished_run_of_an_older_version_begins_at_its_end() {
         let mut run = read(&record()).unwrap();
         assert_eq!((run.ttl, run.retention, run.stale), (None, Some(86_400_000), true));
-        run.settle_ttl();
+        run.settle_ttl(5000);
         assert_eq!(run.ttl, None);
-        run.set_status(TaskStatus::Completed);
-        run.settle_ttl();
-        let left = run.created + run.ttl.unwrap() - now_millis();
-        assert!((86_399_000..=86_400_000).contains(&left), "{left}");
+        run.set_status(TaskStatus::Completed, 5000);
+        run.settle_ttl(5000);
+        assert_eq!(run.created + run.ttl.unwrap(), 5000 + 86_400_000);
     }
 }

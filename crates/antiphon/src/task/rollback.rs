@@ -1,4 +1,4 @@
-//! Detects records that were rolled back to an earlier version.
+//! The detection of rollbacks: the store returns an earlier version of a record than this process has seen.
 
 use std::{
     collections::HashMap,
@@ -10,21 +10,22 @@ const REMEMBERED: usize = 4096;
 
 /// Remembers the latest write count of each run that this process has read or written.
 ///
-/// Records are encrypted. So an attacker with write access to the store can neither read nor change them. But the
-/// attacker can restore an earlier version of a record. The store itself cannot detect this. A process that has seen
-/// the later version can detect it.
+/// Records are encrypted, so an attacker with write access to the store cannot read or change the contents of a record.
+/// But the attacker can replace a record with an earlier version of this record. The store cannot detect this
+/// replacement. A process that has seen the later version can detect the replacement.
 #[derive(Debug, Default)]
 pub(super) struct RollbackDetector(Mutex<Seen>);
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// If this map is full, it replaces `before`, and the old entries of `before` are removed.
+    /// The newest write counts. When this map is full, the detector moves the map to `before` and drops the old entries
+    /// of `before`.
     lately: HashMap<String, u64>,
     before: HashMap<String, u64>,
 }
 
 impl RollbackDetector {
-    /// Remembers that this process has read or written this run with the write count `serial`.
+    /// Remembers that this process has read or written the run `key` with the write count `serial`.
     pub(super) fn saw(&self, key: &str, serial: u64) {
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if seen.lately.len() >= REMEMBERED && !seen.lately.contains_key(key) {
@@ -33,15 +34,15 @@ impl RollbackDetector {
         seen.lately.insert(key.to_owned(), serial);
     }
 
-    /// Returns the latest write count that this process has seen. Call this method before you read the store. Later,
-    /// the result could belong to a newer write than the record that you have read.
+    /// Returns the latest write count that this process has seen. Call this method before you read the record from the
+    /// store. After the read, the returned count could belong to a newer write than the record.
     pub(super) fn known(&self, key: &str) -> Option<u64> {
         let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         seen.lately.get(key).or_else(|| seen.before.get(key)).copied()
     }
 
-    /// Returns whether a record is older than `known`. If it is older, the detector remembers the older write count
-    /// from now on. So each rollback is reported only once.
+    /// Returns `true` if the write count `serial` of a record is lower than `known`. In this case, the detector
+    /// remembers the lower write count, so that the server reports each rollback only once.
     pub(super) fn is_put_back(&self, key: &str, serial: u64, known: Option<u64>) -> bool {
         let is_back = known.is_some_and(|known| serial < known);
         if is_back || self.known(key).is_none_or(|seen| seen < serial) {

@@ -1,5 +1,5 @@
-//! The records of tasks in the store. They are encrypted, written with conditional writes, and removed after their
-//! TTL.
+//! Reads and writes the records of tasks. The store contains the records in encrypted form. Each write is conditional,
+//! and the store removes a record after the TTL.
 
 use std::time::Duration;
 
@@ -9,40 +9,33 @@ use bytes::Bytes;
 use super::{
     Tasks,
     record::{Due, TaskRecord},
+    reducer::{Effect, Transition},
     unavailable,
 };
 use crate::{
-    base::{digest, now_millis},
+    base::{Defect, digest, now_millis},
     error::{Error, ErrorKind, Result},
     seal::OpenError,
 };
 
-/// The value contains the whole record.
+/// The first byte of a value that contains the whole record.
 const WHOLE: u8 = 0;
-/// The value contains the name of the pieces. The pieces contain the record.
+/// The first byte of a value that contains only the name of the pieces. The pieces contain the record.
 const IN_PIECES: u8 = 1;
 
-/// The delay after which a job that has not started is queued again, in milliseconds.
+/// If a due job has not started within this time, in milliseconds, a replica queues the job again.
 const OVERDUE: u64 = 3_000;
 
-/// How long the pieces of a run without a TTL are stored.
+/// How long the store keeps the pieces of a run that has no TTL.
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
-
-/// The result of a function that can change a record.
-pub(super) enum Change<T> {
-    /// The changed record must be written.
-    Write(T),
-    /// The record must not be written.
-    Leave(T),
-}
 
 /// The reason why a stored run could not be loaded.
 #[derive(Debug)]
 pub(super) enum Unloaded {
     /// The store failed.
     Failed(Error),
-    /// The record exists, but this replica cannot read it. Another replica may be able to read it. So the run never
-    /// counts as removed.
+    /// The record exists, but this replica cannot read the record. Another replica may be able to read the record, so
+    /// this replica must not treat the run as removed.
     Unreadable(Unreadable),
 }
 
@@ -51,17 +44,17 @@ pub(super) enum Unloaded {
 pub(crate) enum Unreadable {
     /// The record is encrypted with a key that is not in the `KeyRing`.
     UnknownKey,
-    /// The key ring has a key with the ID in the record, but this key cannot decrypt the record. Either the key is
-    /// different, or the record was changed.
+    /// The key ring contains the key ID that the record names, but this key cannot decrypt the record. Either the
+    /// record was encrypted with a different key that has the same ID, or the record was changed.
     WrongKey,
-    /// A newer version wrote the record.
+    /// A newer version of Antiphon wrote the record.
     NewerFormat,
     /// The value is not a record, or a piece of the record is missing.
     Damaged,
 }
 
 impl Unreadable {
-    /// Returns the reason as a metric label.
+    /// Returns the name of the reason, which is the value of a metric label.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::UnknownKey => "unknown_key",
@@ -104,7 +97,8 @@ impl From<Unloaded> for Error {
     }
 }
 
-/// How often a record is read again if its pieces are replaced during the read.
+/// The maximum number of times that a process reads a record again, if another process replaces the pieces during the
+/// read.
 const REREADS: usize = 16;
 
 impl Tasks {
@@ -117,8 +111,8 @@ impl Tasks {
         Ok(self.try_load(key).await?)
     }
 
-    /// Loads a run like [`load`](Self::load). The error distinguishes an unreadable record from a failure of the
-    /// store.
+    /// Loads a run, as [`load`](Self::load) does. The error shows whether the store failed or this replica cannot read
+    /// the record.
     pub(super) async fn try_load(&self, key: &str) -> Result<Option<(TaskRecord, Revision)>, Unloaded> {
         let known = self.rollback.known(key);
         let mut before = None;
@@ -128,8 +122,11 @@ impl Tasks {
                 return Ok(None);
             };
             let opened = match self.open(key, &found.value).await {
-                // A writer first stores new pieces, and then removes the old pieces. If this happens during a read,
-                // the record must be read again.
+                // A writer first stores new pieces, and then removes the old pieces. If the writer removes the old
+                // pieces during a read, this code must read the record again.
+                Err(Unloaded::Unreadable(Unreadable::Damaged)) if Defect::TornRecordGone.is_planted() => {
+                    return Ok(None);
+                }
                 Err(Unloaded::Unreadable(Unreadable::Damaged)) if before != Some(found.revision) => {
                     before = Some(found.revision);
                     continue;
@@ -138,8 +135,8 @@ impl Tasks {
             };
             let record = opened.inspect_err(|unloaded| self.tell_unreadable(key, unloaded))?;
             if self.rollback.is_put_back(key, record.serial, known) {
-                // The same happens if the store has lost its latest writes. In that case, the run must continue from
-                // the stored record. So this is not an error for the caller.
+                // A rollback also happens if the store has lost its latest writes. After a lost write, the run must
+                // continue from the stored record. So the caller does not receive an error.
                 tracing::error!(
                     key,
                     "the store returned an older version of a task record: the store lost a write, or an earlier version was restored"
@@ -147,7 +144,7 @@ impl Tasks {
             }
             return Ok(Some((record, found.revision)));
         }
-        // The record changes faster than it can be read.
+        // Other processes change the record so often that this process cannot read a consistent version.
         Err(Unloaded::Failed(unavailable(&StoreError::Conflict { key: key.to_owned() })))
     }
 
@@ -165,6 +162,10 @@ impl Tasks {
 
     async fn open(&self, key: &str, value: &Bytes) -> Result<TaskRecord, Unloaded> {
         let unreadable = |reason| Unloaded::Unreadable(reason);
+        #[cfg(feature = "__simulation")]
+        if self.is_old.load(std::sync::atomic::Ordering::Relaxed) {
+            return Err(unreadable(Unreadable::NewerFormat));
+        }
         let mut apart = None;
         let whole = match value.split_first() {
             Some((&WHOLE, _)) => value.slice(1..),
@@ -190,7 +191,8 @@ impl Tasks {
         Ok(record)
     }
 
-    /// Encrypts a record for the store. Returns the value, and the pieces if the record is stored in pieces.
+    /// Encrypts a record for the store and returns the value. If the record is too large for one value, also returns
+    /// the pieces that contain the record.
     async fn seal(&self, key: &str, record: &TaskRecord) -> Result<(Bytes, Option<Pieces>)> {
         let json = serde_json::to_vec(record)?;
         let sealed = self.runtime.seal.seal_kept(&json, key.as_bytes());
@@ -212,8 +214,8 @@ impl Tasks {
         Ok(([&[IN_PIECES], &serde_json::to_vec(&pieces)?[..]].concat().into(), Some(pieces)))
     }
 
-    /// Returns how long the store must still keep a record. Returns `None` if the run has not ended, or if it has no
-    /// TTL.
+    /// Returns how long the store must still keep a record. Returns `None` if the run has not ended, or if the run has
+    /// no TTL.
     fn left(record: &TaskRecord) -> Option<Duration> {
         let ttl = record.ttl?;
         let left = record.created.saturating_add(ttl).saturating_sub(now_millis());
@@ -240,7 +242,7 @@ impl Tasks {
     ) -> Result<Option<Revision>> {
         record.serial += 1;
         self.sign(record);
-        record.settle_ttl();
+        record.settle_ttl(now_millis());
         let (value, pieces) = self.seal(key, record).await?;
         match self.backend.store.update(key, value, Self::left(record), revision).await {
             Ok(revision) => {
@@ -250,7 +252,7 @@ impl Tasks {
                 Ok(Some(revision))
             }
             Err(StoreError::Conflict { .. }) => {
-                // No record contains a reference to these pieces.
+                // The write failed, so no record refers to these new pieces.
                 self.forget(pieces).await;
                 Ok(None)
             }
@@ -258,26 +260,26 @@ impl Tasks {
         }
     }
 
-    /// Changes the record of a run, and retries the change after a conflict. Returns `None` if the run does not exist.
-    pub(super) async fn change<T>(
+    /// Applies a transition to the record of a run. If another process has changed the record at the same time, applies
+    /// the transition to the new record. Returns `None` if the run does not exist.
+    pub(super) async fn apply(
         &self,
         key: &str,
-        mut change: impl FnMut(&mut TaskRecord) -> Change<T>,
-    ) -> Result<Option<(T, TaskRecord, Revision)>> {
+        transition: Transition<'_>,
+    ) -> Result<Option<(Effect, TaskRecord, Revision)>> {
         loop {
             let Some((mut record, revision)) = self.load(key).await? else { return Ok(None) };
-            match change(&mut record) {
-                Change::Leave(left) => return Ok(Some((left, record, revision))),
-                Change::Write(written) => {
-                    if let Some(revision) = self.write(key, &mut record, revision).await? {
-                        return Ok(Some((written, record, revision)));
-                    }
-                }
+            let effect = record.apply(transition, now_millis());
+            if !effect.changed {
+                return Ok(Some((effect, record, revision)));
+            }
+            if let Some(revision) = self.write(key, &mut record, revision).await? {
+                return Ok(Some((effect, record, revision)));
             }
         }
     }
 
-    /// Returns a page of runs under `prefix`, and the cursor for the next page.
+    /// Returns one page of the runs whose record names begin with `prefix`, and the cursor for the next page.
     pub(super) async fn records(
         &self,
         prefix: &str,
@@ -296,8 +298,8 @@ impl Tasks {
             match self.open(&item.key, &item.value).await {
                 Ok(record) => records.push((item.key, record, item.revision)),
                 Err(Unloaded::Failed(error)) => return Err(error),
-                // The pieces may have been replaced after the page was read. If the record still cannot be read, the
-                // list does not contain it.
+                // Another process may have replaced the pieces after this process read the page. If this replica still
+                // cannot read the record, the returned list does not contain the run.
                 Err(Unloaded::Unreadable(_)) => match self.try_load(&item.key).await {
                     Ok(Some((record, revision))) => records.push((item.key, record, revision)),
                     Ok(None) | Err(Unloaded::Unreadable(_)) => {}
@@ -328,8 +330,7 @@ impl Tasks {
         }
     }
 
-    /// Returns the name of the queue with this number. All runs with the same tool and the same caller use the same
-    /// queue.
+    /// Returns the name of the queue with this number. All runs of one caller with one tool use the same queue.
     pub(super) fn lane(&self, number: u32) -> String {
         format!("tasks:{}:{number}", self.audience)
     }
@@ -340,13 +341,13 @@ impl Tasks {
         self.lane(number % self.config.shards)
     }
 
-    /// Returns the ID of a run's job. If a job is queued again, it has another ID.
+    /// Returns the ID of the run's job with this number.
     pub(super) fn job_id(id: &str, number: u64) -> String {
         format!("{id}~{number}")
     }
 
-    /// Queues the job of a run. Returns whether this succeeded. If not, the job is queued later, when the task is read
-    /// or when its alarm expires.
+    /// Queues the job of a run. Returns `false` if the queue is not available. The job is then queued when a caller
+    /// reads the task, or when the alarm of the run expires.
     pub(super) async fn push(&self, key: &str, record: &TaskRecord, due: Due, now: u64) -> bool {
         self.push_as(&Self::job_id(&record.id, due.number), key, record, due, now).await
     }
@@ -368,19 +369,19 @@ impl Tasks {
         }
     }
 
-    /// Returns whether a job that was due at the time `at` is late by more than [`OVERDUE`].
+    /// Returns `true` if a job that was due at the time `at` is late by more than [`OVERDUE`].
     pub(super) fn is_overdue(at: u64, now: u64) -> bool {
         at + OVERDUE < now
     }
 
     /// Queues the overdue job of a run again, because the process that created the job may have died before it queued
-    /// the job. If the job is already queued, this has no effect.
+    /// the job. If the job is already queued, this method has no effect.
     ///
-    /// Returns whether the job was lost.
+    /// Returns `true` if the queue did not contain the job.
     pub(super) async fn heal(&self, key: &str, record: &TaskRecord) -> bool {
         let now = now_millis();
         if let Some(due) = record.job.filter(|due| Self::is_overdue(due.at, now))
-            // A job that waits for the end of the hold must run first.
+            // If the run has a hold, another job already waits for the end of the hold and must run first.
             && record.held.is_none_or(|until| until + OVERDUE < now)
             && self.queue(&Self::job_id(&record.id, due.number), key, record, due, now).await
                 == Some(Pushed::Added)
@@ -390,14 +391,16 @@ impl Tasks {
                 tool = record.tool,
                 "the job of a run was lost and was queued again"
             );
+            #[cfg(feature = "__simulation")]
+            crate::base::count_repair();
             self.runtime.recorder.task_repaired(&record.tool);
             return true;
         }
         false
     }
 
-    /// Returns an error if this replica must not create tasks, because other replicas could not read them. If this
-    /// replica has just started, the method first waits for the comparison of the key rings.
+    /// Returns an error if this replica must not create tasks, because other replicas could not read these tasks. If
+    /// this replica has just started, the method first waits for the comparison of the key rings.
     pub(super) async fn check_able(&self) -> Result<()> {
         self.wait_for_comparison().await;
         if !self.is_unfit() {
@@ -424,7 +427,7 @@ impl Tasks {
     }
 }
 
-/// The payload of a job. It contains the number of the job, the name of the record, and the name of the tool.
+/// The payload of a job: the number of the job, the name of the record, and the name of the tool.
 pub(super) struct JobPayload {
     pub(super) number: u64,
     pub(super) key: String,
@@ -438,7 +441,7 @@ impl JobPayload {
         Some(Self { number, key: parts.next()?.to_owned(), tool: parts.next()?.to_owned() })
     }
 
-    /// Returns the owner, which is a part of the record's name.
+    /// Returns the owner of the run, which is a part of the record's name.
     pub(super) fn owner(&self) -> &str {
         self.key.split('/').nth(1).unwrap_or_default()
     }

@@ -18,9 +18,9 @@ use crate::{
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum TaskStatus {
-    /// The task is running, or it waits for a worker or a point in time.
+    /// The task is running, or the task waits for a worker or a point in time.
     Working,
-    /// The task waits for answers to its questions.
+    /// The task waits until the user or the client answers a question.
     InputRequired,
     /// The task has a result. If the tool failed, the result contains the error.
     Completed,
@@ -31,7 +31,7 @@ pub enum TaskStatus {
 }
 
 impl TaskStatus {
-    /// Returns whether the task has ended. The status then no longer changes.
+    /// Returns `true` if the task has ended. The status of a task that has ended does not change.
     pub fn is_final(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
     }
@@ -48,7 +48,7 @@ impl TaskStatus {
     }
 }
 
-/// A task, in the form in which its owner can read it.
+/// The data of a task that the owner of the task can read.
 #[derive(Clone, Debug)]
 pub(crate) struct TaskView {
     pub(crate) id: String,
@@ -58,31 +58,31 @@ pub(crate) struct TaskView {
     /// The name of the tool.
     pub(crate) tool: String,
     pub(crate) status: TaskStatus,
-    /// The progress message or the error message.
+    /// The last progress message, or the error message if the task failed.
     pub(crate) message: Option<String>,
     /// The time of creation, in milliseconds since 1970.
     pub(crate) created: u64,
     /// The time of the last status change, in milliseconds since 1970.
     pub(crate) updated: u64,
-    /// The time from the creation of the task to its removal, in milliseconds. `None` means that the task does not
-    /// expire, or that the time is not known yet.
+    /// The time from the creation of the task until the server removes the task, in milliseconds. `None` means that the
+    /// task does not expire, or that the time is not known yet.
     pub(crate) ttl: Option<u64>,
-    /// The recommended poll interval, in milliseconds.
+    /// The poll interval that the server recommends to clients, in milliseconds.
     pub(crate) poll: u64,
     /// The open questions, by wire key.
     pub(crate) asks: BTreeMap<String, Value>,
     pub(crate) ended: Option<Ended>,
-    /// The channels in addition to the client, through which the user can answer.
+    /// The channels, other than the client, through which the user can answer.
     pub(crate) channels: Channels,
     /// Whether the model reads the result with the tool `task_result`.
     pub(crate) is_read_with_a_tool: bool,
     /// The time at which the first open question expires, in milliseconds since 1970.
     pub(crate) questions_end: Option<u64>,
-    /// The version of the task. It changes with every change of the task.
+    /// The version of the task. Each change of the task also changes the version.
     pub(crate) version: u64,
 }
 
-/// How a task has ended.
+/// The result or the error with which a task has ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Ended {
@@ -97,7 +97,7 @@ pub(crate) enum Ended {
 }
 
 impl Ended {
-    /// Converts the `result` of a tool into the end of its task.
+    /// Converts the `result` of a tool's function into the stored end of the task.
     pub(crate) fn of(result: Result<ToolOutput>, revision: Revision) -> Self {
         match result.or_else(|error| error_output(&error, revision)) {
             Ok(output) => Self::Output(output.into()),

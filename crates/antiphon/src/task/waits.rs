@@ -1,13 +1,14 @@
-//! The list of a caller's runs that wait for users.
+//! For each caller, a list of the runs that wait for the user.
 //!
-//! A run is listed if it waits for an answer and its result is read with a tool. Its record in the list is
-//! `waits/<audience>/<owner>/<call>`, and contains the ID of the task. All unauthenticated callers have the same
-//! owner. So their records have the names `waits/<audience>/<owner>/<connection>/<call>`. Runs of unauthenticated
-//! callers over streamable HTTP are not listed, because the server cannot distinguish these callers. The record
-//! expires together with the questions of the run.
+//! The list contains a run if the run waits for an answer and a model reads the result with a tool. The list entry is
+//! the record `waits/<audience>/<owner>/<call>`, which contains the ID of the task. All unauthenticated callers have
+//! the same owner, so their list entries are `waits/<audience>/<owner>/<connection>/<call>`. The list does not contain
+//! runs of unauthenticated callers over streamable HTTP, because the server cannot distinguish these callers. An entry
+//! expires when the questions of the run expire.
 //!
-//! The record is only a hint. Readers also check the run itself, so an old record causes no error. If the record is
-//! missing, a repeated call starts a second run, and a form that has no task ID does not find the question.
+//! A list entry is only a hint. Readers of the list also check the record of the run, so an old entry causes no error.
+//! If the entry is missing, a repeated call starts a second run, and a form without a task ID does not find the
+//! question.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -21,15 +22,15 @@ use crate::{
     error::{Error, ErrorKind, Result},
 };
 
-/// A form without a task ID shows only questions that were asked within this time, in milliseconds.
+/// A form without a task ID shows only questions that a run asked within this time, in milliseconds.
 const LATELY: u64 = 10 * 60 * 1000;
 
-/// The number of records that are read at once. The next constant is the maximum number of records that are searched
-/// for the question of a form without a task ID.
+/// The number of list entries that a process reads in one page. A search for the question of a form without a task ID
+/// reads at most [`SEARCHED`] entries.
 const PAGE: usize = 200;
 const SEARCHED: usize = 2000;
 
-/// How long a run is listed if its questions do not expire.
+/// How long the list contains a run whose questions do not expire.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 impl Tasks {
@@ -37,8 +38,8 @@ impl Tasks {
         format!("{WAITS}{}/{}/", self.audience, owner.0)
     }
 
-    /// Returns the name prefix of a caller's records in the list. Returns `None` for unauthenticated callers over
-    /// streamable HTTP, because the server cannot distinguish these callers.
+    /// Returns the prefix with which the names of a caller's list entries begin. Returns `None` for unauthenticated
+    /// callers over streamable HTTP, because the server cannot distinguish these callers.
     fn caller_prefix(&self, principal: Option<&str>, connection: Option<&str>) -> Option<String> {
         let owner = self.owner_prefix(&Self::owner(principal));
         if principal.is_some() {
@@ -47,8 +48,9 @@ impl Tasks {
         connection.map(|connection| format!("{owner}{connection}/"))
     }
 
-    /// Returns the record names under which a run can be listed. The first name contains the call. The second name
-    /// contains the task ID instead. It is used if another run of the same call already has the first name.
+    /// Returns the two record names that a run's list entry can have. The first name contains the name of the call. The
+    /// second name contains the task ID instead. The list uses the second name if another run of an equal call already
+    /// has the first name.
     fn waits_keys(&self, record: &TaskRecord) -> Vec<String> {
         let prefix = self.caller_prefix(record.principal.as_deref(), record.connection.as_deref());
         let Some(prefix) = prefix else { return Vec::new() };
@@ -56,7 +58,8 @@ impl Tasks {
         names.into_iter().flatten().map(|name| format!("{prefix}{name}")).collect()
     }
 
-    /// Lists a run that is about to wait for its user. If a client follows the run, this method does nothing.
+    /// Adds a run to the list, because the run is about to wait for the user. If a client reads the task of the run,
+    /// this method does nothing.
     pub(super) async fn list_waiting(&self, record: &TaskRecord) {
         if !record.is_read_with_a_tool {
             return;
@@ -74,7 +77,7 @@ impl Tasks {
         }
     }
 
-    /// Lists a run under the record name `key`. Returns `false` if another run already has this name.
+    /// Adds a run to the list under the record name `key`. Returns `false` if another run already has this name.
     async fn list_as(&self, key: &str, record: &TaskRecord, life: Duration) -> Result<bool, StoreError> {
         let (store, id) = (&self.backend.store, Bytes::from(record.id.clone()));
         match store.create(key, id.clone(), Some(life)).await {
@@ -91,8 +94,8 @@ impl Tasks {
         }
     }
 
-    /// Removes a run from the list, because it no longer waits for its user. Call this method before the next leg can
-    /// start. Otherwise, it could remove an entry that the next leg has added.
+    /// Removes a run from the list, because the run no longer waits for the user. Call this method before the next leg
+    /// can start. Otherwise, this method could remove a list entry that the next leg has added.
     pub(super) async fn unlist_waiting(&self, record: &TaskRecord) {
         if !record.is_read_with_a_tool || record.put.is_empty() {
             return;
@@ -113,14 +116,15 @@ impl Tasks {
         }
     }
 
-    /// Removes a run from the list if all its questions have answers.
+    /// Removes a run from the list if the user has answered all questions of the run.
     pub(super) async fn unlist_answered(&self, record: &TaskRecord) {
         if record.asks.is_empty() {
             self.unlist_waiting(record).await;
         }
     }
 
-    /// Returns the IDs of the listed tasks. If `most` IDs were found, no further page is read.
+    /// Returns the IDs of the tasks in the list. When this method has found `most` IDs, the method does not read
+    /// another page.
     async fn listed(&self, prefix: &str, most: usize) -> Result<BTreeSet<String>> {
         let mut after = None;
         let mut ids = BTreeSet::new();
@@ -137,8 +141,8 @@ impl Tasks {
         Ok(ids)
     }
 
-    /// Returns the owner's tasks that wait for an answer through a channel, and that began to wait recently. The newest
-    /// task is first.
+    /// Returns the owner's tasks that wait for an answer through a channel. The returned list contains only tasks whose
+    /// status changed within the time [`LATELY`], newest first.
     pub(crate) async fn waiting(self: &Arc<Self>, owner: &Owner) -> Result<Vec<TaskView>> {
         let since = now_millis().saturating_sub(LATELY);
         let mut views = Vec::new();
@@ -150,7 +154,7 @@ impl Tasks {
         Ok(views)
     }
 
-    /// Returns the waiting run of an earlier equal call, which the call of `new` can join.
+    /// Returns the waiting run of an earlier call that is equal to the call of `new`. The new call can join this run.
     pub(crate) async fn joined(self: &Arc<Self>, new: &NewTask) -> Option<TaskView> {
         let call = new.call.as_ref()?;
         let prefix = self.caller_prefix(new.principal.as_deref(), new.connection.as_deref())?;
@@ -158,7 +162,7 @@ impl Tasks {
         let found = match self.backend.store.get(&key).await {
             Ok(found) => found?,
             Err(error) => {
-                // The call must not fail here, because it may not need the store.
+                // A failed search must not end the call, because the call may not need the store.
                 tracing::warn!(%error, "the search for a waiting run of the same call failed; a new run starts");
                 return None;
             }
@@ -168,13 +172,14 @@ impl Tasks {
         let key = Self::key(&owner, std::str::from_utf8(&found.value).ok()?)?;
         let (record, revision) = self.load(&key).await.ok()??;
         self.heal(&key, &record).await;
-        // The list is not authenticated, but the record of the run is. So the record is checked.
+        // The list entries are not authenticated, but the record of the run is authenticated. So this code checks the
+        // record.
         let view = record.view(revision.0);
         (record.call == new.call && waits(&view)).then_some(view)
     }
 
     /// Returns an error if too many runs of the caller already wait for users. Unauthenticated callers over streamable
-    /// HTTP have no limit, because one of them could use up the limit of all others.
+    /// HTTP have no limit, because one of these callers could use up the limit of all others.
     pub(crate) async fn check_waiting(&self, new: &NewTask) -> Result<()> {
         let prefix = self.caller_prefix(new.principal.as_deref(), new.connection.as_deref());
         let (Some(most), Some(prefix)) = (new.max_waiting, prefix) else { return Ok(()) };
@@ -188,7 +193,7 @@ impl Tasks {
     }
 }
 
-/// Returns whether a run waits for its user.
+/// Returns `true` if a run waits for the user.
 fn waits(view: &TaskView) -> bool {
     let is_open = view.questions_end.is_none_or(|end| end > now_millis());
     view.status == TaskStatus::InputRequired && view.is_read_with_a_tool && is_open

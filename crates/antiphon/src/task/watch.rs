@@ -1,4 +1,4 @@
-//! Notifications about changed tasks. A notification can come from any replica.
+//! Notifications about changed tasks, which any replica can send.
 
 use std::{
     collections::HashMap,
@@ -11,18 +11,18 @@ use tokio::sync::Notify;
 
 use super::{Tasks, record::TaskRecord};
 
-/// For each task, the handles that wait for a change.
+/// For each task, the handle that notifies the code that waits for a change.
 #[derive(Debug, Default)]
 pub(super) struct Watchers(Mutex<Watched>);
 
 #[derive(Debug, Default)]
 struct Watched {
     tasks: HashMap<String, Weak<Notify>>,
-    /// If there are this many entries, unused entries are removed.
+    /// The number of entries at which the map removes unused entries.
     sweep_at: usize,
 }
 
-/// The minimum number of entries at which unused entries are removed.
+/// The map removes unused entries only if it has at least this number of entries.
 const SWEEP: usize = 64;
 
 impl Watchers {
@@ -67,8 +67,8 @@ struct News {
 }
 
 impl Tasks {
-    /// Returns a handle that is notified when a change of the task is announced. Announcements can be lost, so you
-    /// must also poll.
+    /// Returns a handle that is notified when a replica announces a change of the task. Announcements can be lost, so
+    /// callers of this method must also read the task periodically.
     pub(crate) fn news(&self, id: &str) -> Arc<Notify> {
         self.watchers.watch(id)
     }
@@ -77,12 +77,12 @@ impl Tasks {
         format!("tasks/{}", self.audience)
     }
 
-    /// Announces that a task has changed. The announcement wakes the waiters on every replica. If the task was
-    /// cancelled, the running leg is also notified.
+    /// Announces that a task has changed. The announcement wakes the code that waits for this task, on every replica.
+    /// If the task was cancelled, the running leg is also notified.
     ///
-    /// Clients of MCP 2026-07-28 poll, so no replica waits for changes of their tasks. For these tasks, only
-    /// cancellations are sent to other replicas. But if a model reads the result with a tool, any replica can wait for
-    /// changes.
+    /// MCP 2026-07-28 clients poll, so no replica waits for changes of the tasks of these clients. For these tasks,
+    /// this method sends only cancellations to other replicas. But if a model reads the result with a tool, any replica
+    /// can wait for changes.
     pub(super) async fn announce(&self, record: &TaskRecord, cancelled: bool) {
         let id = &record.id;
         self.heard(&News { id: id.to_owned(), cancelled });
@@ -91,7 +91,7 @@ impl Tasks {
         }
         let news = serde_json::to_vec(&News { id: id.to_owned(), cancelled }).unwrap_or_default();
         if let Err(error) = self.backend.bus.publish(&self.topic(), news.into()).await {
-            // A failure is harmless, because waiters also poll.
+            // A lost announcement causes no error, because waiting code also reads the task periodically.
             tracing::debug!(%error, "a changed task could not be announced to the other replicas");
         }
     }
@@ -105,7 +105,7 @@ impl Tasks {
         }
     }
 
-    /// Receives the announcements of the other replicas, until the server stops.
+    /// Receives announcements of changed tasks from the other replicas, until the server stops.
     pub(super) async fn listen(tasks: Weak<Self>) {
         loop {
             let Some(this) = tasks.upgrade() else { return };
@@ -115,6 +115,7 @@ impl Tasks {
             match subscribed {
                 Ok(mut subscription) => loop {
                     let event = tokio::select! {
+                        biased;
                         () = stopped.cancelled() => return,
                         event = subscription.next() => event,
                     };
@@ -134,6 +135,7 @@ impl Tasks {
                 }
             }
             tokio::select! {
+                biased;
                 () = stopped.cancelled() => return,
                 () = tokio::time::sleep(super::WATCH) => {}
             }

@@ -1,32 +1,36 @@
-//! Workers. They lease jobs from all queues, and respect the limits for each tool and each caller.
+//! The workers of a process, which lease jobs from all queues. Workers respect the limits for each tool and each
+//! caller.
 
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError, Weak, atomic::Ordering},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use antiphon_store::{Depth, Error as StoreError, Job, Lease, NewJob};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError},
+    time::Instant,
+};
 
 use super::{Tasks, config::TaskConfig, leg::JobOutcome, store::JobPayload};
 use crate::{
-    base::random_id,
+    base::{Defect, random_id},
     durable::{WAITS, remove_all},
     telemetry::Recorder,
 };
 
-/// How long a lease request waits for a job.
+/// How long a request to the queue waits for a job.
 const WAIT: Duration = Duration::from_secs(20);
 
-/// The wait after the queue has failed.
+/// How long a worker waits after the queue has failed.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// How long the number of waiting jobs is cached.
+/// How long the worker caches the number of waiting jobs.
 const COUNTED: Duration = Duration::from_secs(5);
 
-/// How long a leased job waits if its tool or its caller has reached its limit. After that time, the job is queued
-/// again, so that other jobs of the queue can start.
+/// How long a leased job waits if the tool or the caller has reached the limit of concurrent tasks. After this time,
+/// the worker returns the job to the queue, so that other jobs of the queue can start.
 const SHARE: Duration = Duration::from_secs(1);
 
 /// The interval at which a server without a backend removes expired records.
@@ -36,13 +40,15 @@ const SWEEP: Duration = Duration::from_secs(60);
 /// stopped legs return to the queue.
 const HANDED_OVER: Duration = Duration::from_secs(5);
 
-/// The minimum number of leg kinds at which unused kinds are removed.
+/// The process removes unused kinds of legs only if it has at least this number of kinds. A kind is a tool or a caller.
 const SWEEP_KINDS: usize = 1024;
 
-/// The slots for legs that run in this process.
+/// The slots for legs. Each leg that runs in this process occupies slots, so that the number of concurrent legs is
+/// limited.
 pub(super) struct Slots {
     all: Arc<Semaphore>,
-    /// The slots for each kind of leg, and the number of kinds at which unused kinds are removed.
+    /// The slots for each kind of leg (each tool and each caller). The number is the map size at which the process
+    /// removes unused kinds.
     kinds: Mutex<(HashMap<String, Arc<Semaphore>>, usize)>,
     counted: Mutex<Option<(Instant, u64)>>,
 }
@@ -53,7 +59,7 @@ impl Slots {
         Self { all, kinds: Mutex::new((HashMap::new(), SWEEP_KINDS)), counted: Mutex::default() }
     }
 
-    /// Returns the slots for one kind of leg. `places` is the number of these slots.
+    /// Returns the slots for one tool or one caller. `places` is the number of these slots.
     fn of(&self, kind: String, places: usize) -> Arc<Semaphore> {
         let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
         let (kinds, sweep_at) = &mut *kinds;
@@ -84,13 +90,13 @@ impl Slots {
         permits
     }
 
-    /// Returns the number of waiting jobs. The number can be cached for up to [`COUNTED`].
+    /// Returns the number of waiting jobs, which can be up to [`COUNTED`] old.
     pub(super) async fn backlog(&self, tasks: &Tasks) -> u64 {
         let counted = *self.counted.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, waiting)) = counted.filter(|(at, _)| at.elapsed() < COUNTED) {
             return waiting;
         }
-        // During the count, concurrent callers use the earlier number.
+        // While this code counts the jobs, concurrent callers use the earlier number.
         *self.counted.lock().unwrap_or_else(PoisonError::into_inner) =
             Some((Instant::now(), counted.map_or(0, |(_, waiting)| waiting)));
         let mut waiting = 0;
@@ -134,13 +140,15 @@ impl Tasks {
         }
     }
 
-    /// Removes expired records, if the server has no backend. With a backend, the replicas share this work.
+    /// Removes expired records, if the server has no backend. With a backend, `server/replicas/cleanup.rs` removes
+    /// expired records.
     async fn sweep(tasks: Weak<Self>) {
         loop {
             let Some(this) = tasks.upgrade() else { return };
             let (store, stopped) = (Arc::clone(&this.backend.store), this.stopped.clone());
             drop(this);
             tokio::select! {
+                biased;
                 () = stopped.cancelled() => return,
                 () = tokio::time::sleep(SWEEP) => {}
             }
@@ -158,7 +166,7 @@ impl Tasks {
         self.backend.queue.ping().await
     }
 
-    /// Periodically records the queue depth. The collection of metrics cannot wait for a response of the queue.
+    /// Records the queue depth periodically, because the collection of metrics cannot wait for a response of the queue.
     async fn gauge(tasks: Weak<Self>, recorder: Recorder) {
         loop {
             let Some(this) = tasks.upgrade() else { return };
@@ -182,6 +190,7 @@ impl Tasks {
                 recorder.depth(depth);
             }
             tokio::select! {
+                biased;
                 () = stopped.cancelled() => return,
                 () = tokio::time::sleep(COUNTED) => {}
             }
@@ -190,8 +199,8 @@ impl Tasks {
 
     /// Leases jobs of one queue until the server stops.
     ///
-    /// For each queue, a few leased jobs wait for a slot. The job that has waited longest gets the next slot. So a
-    /// queue with ten thousand jobs has no priority over a queue with two jobs.
+    /// For each queue, only a few leased jobs wait for a slot. The job that has waited longest gets the next free slot.
+    /// So a queue with ten thousand jobs has no priority over a queue with two jobs.
     async fn pull(tasks: Weak<Self>, lane: String) {
         let Some(batch) = tasks.upgrade().map(|tasks| tasks.config.workers.div_ceil(4).min(64)) else {
             return;
@@ -210,6 +219,7 @@ impl Tasks {
             let (queue, stopped) = (Arc::clone(&this.backend.queue), this.stopped.clone());
             drop(this);
             let leased = tokio::select! {
+                biased;
                 () = stopped.cancelled() => return,
                 leased = queue.lease(&lane, hands.len(), WAIT) => leased,
             };
@@ -235,8 +245,8 @@ impl Tasks {
         }
     }
 
-    /// Reserves a slot for a leg that runs without a job. Returns `None` if this process executes no jobs. Such a
-    /// process needs no slots.
+    /// Reserves a slot for a leg that runs without a job. Returns `None` if this process executes no jobs, because such
+    /// a process needs no slots.
     ///
     /// # Errors
     ///
@@ -248,7 +258,8 @@ impl Tasks {
         Arc::clone(&self.slots.all).try_acquire_owned().map(Some)
     }
 
-    /// Waits until no leg runs in this process. Each leg has then finished, or its job is queued again.
+    /// Waits until no leg runs in this process. At that time, each leg has finished, or the job of the leg is queued
+    /// again.
     pub(crate) async fn drained(&self) {
         let places = u32::try_from(self.config.workers.min(Semaphore::MAX_PERMITS)).unwrap_or(u32::MAX);
         let limit = self.config.drain.saturating_add(HANDED_OVER);
@@ -270,19 +281,21 @@ impl Tasks {
         };
         let place = async {
             let shares = tokio::time::timeout(SHARE, self.slots.shares(&self.config, &payload)).await.ok()?;
-            // The slot that all jobs share is taken last. So no job holds this slot while it waits for another slot.
+            // This code takes the slot that limits all legs last. So a job never holds this slot while the job waits
+            // for another slot.
             Some((shares, Arc::clone(&self.slots.all).acquire_owned().await.ok()))
         };
         let placed = tokio::select! {
             biased;
-            // At shutdown, jobs that have not started are returned, so that other replicas can execute them.
+            // At shutdown, the worker returns jobs that have not started to the queue, so that other replicas can
+            // execute these jobs.
             () = self.stopped.cancelled() => Some(Err(Duration::ZERO)),
             placed = self.while_held(lease, place) => placed.map(|placed| placed.ok_or(SHARE)),
         };
         let _places = match placed {
             Some(Ok(places)) => places,
             Some(Err(wait)) => {
-                // If this fails, the job is delivered again when its lease expires.
+                // If the queue fails now, the queue delivers the job again when the lease expires.
                 let _ = self.later(&job, &payload, wait).await;
                 return;
             }
@@ -295,8 +308,9 @@ impl Tasks {
             tokio::time::sleep(self.config.drain).await;
         };
         let then = tokio::select! {
+            biased;
             then = work => then,
-            // Another worker can continue immediately. A graceful shutdown does not count as a worker death.
+            // Another worker can continue the run immediately. A graceful shutdown does not count as a worker death.
             () = ended => JobOutcome::Later(Duration::ZERO),
         };
         leased.became(match then {
@@ -308,23 +322,23 @@ impl Tasks {
             JobOutcome::Done => self.backend.queue.ack(lease).await,
             JobOutcome::Later(wait) => self.later(&job, &payload, wait).await,
             JobOutcome::Unreadable => self.hand_on(&job, &payload).await,
-            // A leg that lost its lease may have written last. In that case, this worker has the job, but no leg
-            // executes the run. So the job is returned to the queue.
+            // An earlier leg that has lost its lease may have written the record last. Then this worker has the job,
+            // but no leg executes the run. So the worker returns the job to the queue.
             JobOutcome::Lost => self.backend.queue.nack(lease, PAUSE).await,
         };
         match told {
             Ok(()) | Err(StoreError::LeaseLost { .. }) => {}
-            // The job is then delivered again, and the next worker finds nothing to do.
+            // The queue delivers the job again, and the next worker finds that the leg has already ended.
             Err(error) => {
                 tracing::warn!(%error, "the queue could not be updated after a job ended; the job is delivered again");
             }
         }
     }
 
-    /// Queues a job again if this replica cannot read its run. The delay before the next delivery grows exponentially,
-    /// up to 256 seconds.
+    /// Queues a job again, because this replica cannot read the record of the run. The delay before the next delivery
+    /// grows exponentially, up to 256 seconds.
     async fn hand_on(&self, job: &Job, payload: &JobPayload) -> Result<(), StoreError> {
-        /// A marker in the job ID. The number of failed reads follows this marker.
+        /// A marker in the job ID. In the job ID, the number of failed reads follows this marker.
         const TIMES: &str = "~unread";
         let before = job.id().split_once(TIMES).and_then(|(_, rest)| rest.split('~').next()?.parse().ok());
         let times: u32 = before.unwrap_or(0);
@@ -334,12 +348,12 @@ impl Tasks {
         self.queue_anew(job, id, wait).await
     }
 
-    /// Replaces the job of a leg that could not run with a new job. A new job is necessary, because delivery attempts
-    /// of the same job count as worker deaths.
+    /// Queues a new job for a leg that could not run, and removes the old job. A new job is necessary, because the
+    /// server counts repeated deliveries of a job as worker deaths.
     ///
-    /// Two IDs alternate, so a leg never has more than three jobs. The search for lost jobs uses the first ID, which
-    /// differs from these two IDs. If two jobs of a leg are queued again at the same time, only one of them remains.
-    /// If the search may have duplicated the job of a leg, the leg marks its run as held before it starts.
+    /// New jobs alternate between two IDs. The search for lost jobs uses a third ID. So a leg never has more than three
+    /// jobs. If two processes queue a job with the same ID, the queue keeps only one of these jobs. If the search may
+    /// have duplicated the job of a leg, the leg marks the run as held before the leg starts.
     async fn later(&self, job: &Job, payload: &JobPayload, wait: Duration) -> Result<(), StoreError> {
         let task = payload.key.rsplit('/').next().unwrap_or_default();
         let first = Self::job_id(task, payload.number);
@@ -356,17 +370,17 @@ impl Tasks {
         }
     }
 
-    /// Waits for a future, and extends the lease during the wait. Returns `None` if the lease was lost.
+    /// Waits for `wait` and extends the lease during this time. Returns `None` if the lease was lost.
     pub(super) async fn while_held<T>(&self, lease: &Lease, wait: impl Future<Output = T>) -> Option<T> {
         let mut wait = std::pin::pin!(wait);
         loop {
-            match tokio::time::timeout(self.config.heartbeat_interval, wait.as_mut()).await {
-                Ok(done) => return Some(done),
-                Err(_) => {
-                    if let Err(StoreError::LeaseLost { .. }) = self.backend.queue.extend(lease).await {
-                        return None;
-                    }
-                }
+            if let Ok(done) = tokio::time::timeout(self.config.heartbeat_interval, wait.as_mut()).await {
+                return Some(done);
+            }
+            let extended = self.backend.queue.extend(lease).await;
+            if matches!(extended, Err(StoreError::LeaseLost { .. })) && !Defect::LostLeaseIgnored.is_planted()
+            {
+                return None;
             }
         }
     }

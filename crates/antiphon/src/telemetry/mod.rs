@@ -1,21 +1,22 @@
 //! Telemetry: `tracing` spans and OpenTelemetry metrics.
 //!
-//! This module uses the APIs of `tracing` and OpenTelemetry, but contains no exporter. Your application adds
-//! exporters. Without the feature `telemetry`, the module does nothing (`off`). With the feature, it has these parts
-//! (`on`):
+//! This module uses the APIs of `tracing` and OpenTelemetry, but does not contain an exporter. Your application adds
+//! exporters. Without the feature `telemetry`, the module `off` replaces all items, and does nothing. With the feature
+//! `telemetry`, the module `on` has these parts:
 //!
 //! - `config`: the settings of the operator.
-//! - `instruments`: all metrics in one table. A test compares this table with the reference documentation.
+//! - `instruments`: all metrics in one table. A test checks that the reference documentation contains the same table.
 //! - `recorder`: the metrics that do not belong to a leg.
 //! - `request`: the telemetry of one request, according to the semantic conventions for MCP.
 //! - `leg`: the telemetry of one leg. The journal contains the trace context of the first leg. Later legs on any
-//!   replica use this trace context.
+//!   replica use the trace context of the first leg.
 //!
-//! **Invariant:** a replay creates no spans, and counts nothing. A step has a span only when its side effect runs. A
-//! journal entry is counted when it is recorded. A leg is counted when its response is sent or its result is stored.
+//! **Invariant:** a replay does not create spans and does not change metrics. A step has a span only when the side
+//! effect of the step runs. The server counts a journal entry when the server records the entry. The server counts a
+//! leg when the server sends the leg's response or stores the leg's result.
 //!
-//! **Invariant:** spans contain names and numbers. If the operator enables this, spans also contain recorded data of a
-//! run. Logs never contain recorded data of a run.
+//! **Invariant:** spans contain names and numbers. If the operator enables user data in spans, spans also contain
+//! recorded data of a run. Logs never contain recorded data of a run.
 
 #[cfg(not(feature = "telemetry"))]
 mod off;
@@ -40,7 +41,7 @@ use crate::{
 /// How a leg has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
-    /// The leg returned questions to the client.
+    /// The leg returned questions to the client (a round of MCP 2026-07-28).
     Round,
     /// The task waits for users or for a point in time.
     Waits,
@@ -50,19 +51,19 @@ pub(crate) enum How {
     CleanedUp,
     /// Another worker executes the run now, and counts the work.
     Lost,
-    /// The run has ended.
+    /// The run has ended: it succeeded, failed or was cancelled, or the server gave up the run.
     Over(Outcome),
 }
 
-/// The outcome of a run.
+/// How a run has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Completed,
-    /// The run failed with an error of this kind.
+    /// The run failed. The value is the name of the error kind.
     Failed(&'static str),
     Cancelled,
     Drifted,
-    /// The server has given up the run. An operator must act.
+    /// The server has given up the run, so an operator must retry or remove the run.
     Dead,
 }
 

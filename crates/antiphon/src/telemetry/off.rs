@@ -1,4 +1,4 @@
-//! Replacements for the telemetry items, if the feature `telemetry` is off. They do nothing.
+//! Replacements for the telemetry items, if the feature `telemetry` is off. The replacements do nothing.
 
 use std::future::Future;
 

@@ -9,12 +9,12 @@ use prometheus::{Registry, TextEncoder};
 
 use crate::error::BuildError;
 
-/// A meter provider that returns its metrics in Prometheus format.
+/// An OpenTelemetry meter provider that returns the recorded metrics in Prometheus format.
 ///
 /// This type uses the Prometheus exporter of OpenTelemetry. Pass the meter provider to the server as its
 /// [`Telemetry`](crate::telemetry::Telemetry). To serve the metrics at `/metrics`, also pass the meter provider to
-/// [`Server::health_router`](crate::Server::health_router). If you also make this meter provider the global meter
-/// provider of your program, it records the metrics of other libraries too.
+/// [`Server::health_router`](crate::Server::health_router). If you also set this meter provider as the global meter
+/// provider, it records the metrics of other libraries too.
 ///
 /// ```
 /// use antiphon::{telemetry::{Prometheus, Telemetry}, Server};
@@ -39,7 +39,8 @@ impl Prometheus {
     /// Returns [`BuildError`] if the exporter cannot be created.
     pub fn new(service: impl Into<Cow<'static, str>>) -> Result<Self, BuildError> {
         let registry = Registry::new();
-        // The scope information is not necessary, because the names of metrics contain the name of the library.
+        // The exporter omits the scope information, because the names of metrics already contain the name of the
+        // library.
         let exporter = opentelemetry_prometheus::exporter()
             .with_registry(registry.clone())
             .scope_info_enabled(false)

@@ -5,20 +5,20 @@ use serde_json::{Value, json};
 use super::Revision;
 use crate::protocol::{APP_MEDIA_TYPE, UI_EXTENSION};
 
-/// A host profile. It describes how a host behaves: the capabilities that the host declares, and how it handles forms.
-/// It also describes which parts of a result reach the host's model and apps.
+/// A description of how a host behaves, for tests. A profile contains the capabilities that the host declares, and how
+/// the host handles forms. A profile also describes which parts of a result reach the host's model and apps.
 ///
-/// The documentation of each profile lists the evidence for each property:
+/// The documentation of each profile names the evidence for each property in parentheses:
 ///
-/// - *run*: we ran this version and read its messages.
-/// - *program* or *source*: we read the published program or the source code.
-/// - *documentation*: the property is documented.
-/// - *list*: the property is from the extension support matrix of MCP.
-/// - *issue*: a public thread shows the behavior on its date.
-/// - *assumed*: we have no evidence.
+/// - The evidence *run* means that we ran the given version of the host and read its messages.
+/// - The evidence *program* or *source* means that we read the published program or the source code of the host.
+/// - The evidence *documentation* means that we read about the property in public documentation.
+/// - The evidence *list* means that MCP's extension support matrix lists the property.
+/// - The evidence *issue* means that a public thread shows the behavior on the date of the thread.
+/// - The evidence *assumed* means that we have no evidence for the property.
 ///
 /// Hosts change often. If a test passes with a profile, the server works with a client that behaves like this profile.
-/// The test does not show that the current version of the host displays a form.
+/// A passing test does not show that the current version of the host displays a form.
 ///
 /// To connect a test client that behaves like a host, use [`Client::connect_as`](crate::testing::Client::connect_as).
 ///
@@ -36,88 +36,92 @@ use crate::protocol::{APP_MEDIA_TYPE, UI_EXTENSION};
 pub enum HostProfile {
     /// claude.ai, the web application.
     ///
-    /// - Forms: not declared (issue claude-ai-mcp 153, April 2026).
-    /// - Apps: declared (list, 22 August 2026). An app receives no result if the result contains a resource link
-    ///   (issue claude-ai-mcp 753, 2026).
-    /// - Time limit of a call: about 60 s (issue claude-ai-mcp 115, March 2026).
-    /// - The model reads the text (issue claude-code 55677, May 2026).
+    /// - Forms: the host does not declare forms (issue claude-ai-mcp 153, April 2026).
+    /// - Apps: the host declares apps (list, 22 August 2026). An app receives no result if the result contains a
+    ///   resource link (issue claude-ai-mcp 753, 2026).
+    /// - Time limit: the host ends a call after about 60 s (issue claude-ai-mcp 115, March 2026).
+    /// - The model reads only the text of a result (issue claude-code 55677, May 2026).
     ClaudeWeb,
     /// Claude Desktop with a local server.
     ///
-    /// - Forms: not declared (issue claude-code 41347, March 2026).
-    /// - Apps: declared (list, 22 August 2026). An app receives only `content` (issue ext-apps 696, July 2026).
-    /// - Time limit of a call: about 60 s (issue claude-code 22542).
-    /// - The model reads the text (assumed, as on claude.ai).
+    /// - Forms: the host does not declare forms (issue claude-code 41347, March 2026).
+    /// - Apps: the host declares apps (list, 22 August 2026). An app receives only `content` (issue ext-apps 696, July
+    ///   2026).
+    /// - Time limit: the host ends a call after about 60 s (issue claude-code 22542).
+    /// - The model reads only the text of a result (assumed, as on claude.ai).
     ClaudeDesktop,
     /// Claude for iOS.
     ///
-    /// - Forms: not declared (assumed, as on claude.ai).
+    /// - Forms: the host does not declare forms (assumed, as on claude.ai).
     /// - Apps: an app never receives a result (issue ext-apps 734, July 2026).
-    /// - Time limit of a call: 60 s (assumed, as on claude.ai).
-    /// - The model reads the text (assumed, as on claude.ai).
+    /// - Time limit: the host ends a call after 60 s (assumed, as on claude.ai).
+    /// - The model reads only the text of a result (assumed, as on claude.ai).
     ClaudeIos,
     /// `ChatGPT` with a remote server.
     ///
-    /// - Forms: not declared (the vendor does not document forms, November 2026).
-    /// - Apps: declared (list, 22 August 2026). An app does not receive `_meta`. It receives the JSON of
+    /// - Forms: the host does not declare forms (the vendor does not document forms, November 2026).
+    /// - Apps: the host declares apps (list, 22 August 2026). An app does not receive `_meta`, and receives the JSON of
     ///   `structuredContent` instead of the text (forum threads 1375980 and 1378047, 2026).
-    /// - Time limit of a call: unknown.
-    /// - The model reads the text (issue claude-code 55677, May 2026).
+    /// - Time limit: we do not know when the host ends a call.
+    /// - The model reads only the text of a result (issue claude-code 55677, May 2026).
     ChatGpt,
     /// VS Code 1.140 with Copilot.
     ///
-    /// - Forms, URL elicitation and the tasks of MCP 2025-11-25: declared (documentation of a third party, October
-    ///   2026).
-    /// - Apps: declared (list, 22 August 2026). Apps receive the whole result (assumed).
-    /// - The model reads the text and the structured content (assumed).
+    /// - The host declares forms, URL elicitation and the tasks of MCP 2025-11-25 (documentation of a third party,
+    ///   October 2026).
+    /// - Apps: the host declares apps (list, 22 August 2026). Apps receive the whole result (assumed).
+    /// - The model reads the text and the structured content of a result (assumed).
     VsCode,
     /// Cursor, with `@cursor/sdk` 1.0.18.
     ///
-    /// - Forms: declared, without URL elicitation (program, November 2026).
-    /// - Tasks: not supported (program, November 2026).
-    /// - Apps: declared (list, 22 August 2026). Apps receive the whole result (assumed).
-    /// - The model reads the text (issue claude-code 79944, 2026).
+    /// - Forms: the host declares forms, but not URL elicitation (program, November 2026).
+    /// - Tasks: the host does not support tasks (program, November 2026).
+    /// - Apps: the host declares apps (list, 22 August 2026). Apps receive the whole result (assumed).
+    /// - The model reads only the text of a result (issue claude-code 79944, 2026).
     Cursor,
     /// Zed.
     ///
-    /// - Forms and tasks: not declared (source, 22 August 2026).
-    /// - Apps: not declared (assumed).
-    /// - Time limit of a call: 60 s (assumed).
-    /// - The model reads the text (assumed).
+    /// - Forms and tasks: the host declares neither forms nor tasks (source, 22 August 2026).
+    /// - Apps: the host does not declare apps (assumed).
+    /// - Time limit: the host ends a call after 60 s (assumed).
+    /// - The model reads only the text of a result (assumed).
     Zed,
     /// goose 1.34.0 in the command `goose session`.
     ///
-    /// We ran this version on 17 November 2026. It declares `elicitation`, `sampling` and `roots`, but neither apps
-    /// nor tasks. The model reads only the text, without resource links.
+    /// We ran goose 1.34.0 on 17 November 2026. goose 1.34.0 declares `elicitation`, `sampling` and `roots`, but
+    /// neither apps nor tasks. The model of goose reads only the text of a result, without resource links.
     Goose,
     /// Gemini CLI 0.61.0.
     ///
-    /// We ran this version on 17 November 2026. It declares only `roots`. The model reads only the text: the first
-    /// 8,000 and the last 32,000 characters. The time limit of a call is 60 s (assumed).
+    /// We ran Gemini CLI 0.61.0 on 17 November 2026. Gemini CLI declares only `roots`. The model of Gemini CLI reads
+    /// only the text of a result: the first 8,000 and the last 32,000 characters. Gemini CLI ends a call after 60 s
+    /// (assumed).
     GeminiCli,
-    /// Codex CLI 0.166.0 with its terminal UI.
+    /// Codex CLI 0.166.0 with the terminal UI.
     ///
-    /// We ran this version on 17 November 2026. It declares forms and URL elicitation, but neither apps nor tasks. If
-    /// a form has an integer or an array field, Codex accepts the form without values, and the user does not see the
-    /// fields. If a result has `structuredContent`, the model reads no other part of the result. It reads the first and
-    /// the last 6,000 characters.
+    /// We ran Codex CLI 0.166.0 on 17 November 2026. Codex declares forms and URL elicitation, but neither apps nor
+    /// tasks. If a form has an integer or an array field, Codex accepts the form without values, and the user does not
+    /// see the fields. If a result has `structuredContent`, the model of Codex reads no other part of the result. The
+    /// model of Codex reads only the first and the last 6,000 characters of a result.
     Codex,
     /// A client that declares forms and apps, but declines each form immediately.
     ///
-    /// Claude Code in VS Code declined forms in this way (issue claude-code 79174, July 2026). `codex exec` 0.166.0
-    /// also declines them in this way (run, 17 November 2026). The apps are only assumed, for tests.
+    /// Claude Code in VS Code declined forms immediately (issue claude-code 79174, July 2026). `codex exec` 0.166.0
+    /// also declines forms immediately (run, 17 November 2026). The profile declares apps so that you can test apps. We
+    /// have no evidence that such a client declares apps.
     Declining,
     /// A client that declares forms and apps, but accepts each form immediately and without values.
     ///
-    /// Codex with automatic approval answered forms in this way (issue codex 23383, May 2026). The apps are only
-    /// assumed, for tests.
+    /// Codex with automatic approval accepted forms immediately and without values (issue codex 23383, May 2026). The
+    /// profile declares apps so that you can test apps. We have no evidence that such a client declares apps.
     AcceptingEmpty,
     /// A client that declares forms and apps, but never answers a form. The client cancels the call after 60 s.
     ///
-    /// Embedded clients behaved in this way (issue claude-code 88901, 2026). The apps are only assumed, for tests.
+    /// Embedded clients did not answer forms (issue claude-code 88901, 2026). The profile declares apps so that you can
+    /// test apps. We have no evidence that such a client declares apps.
     Hanging,
     /// A client that implements MCP as specified, with forms, URL elicitation, sampling, roots and apps, but without
-    /// tasks. This profile is not based on a host, so it has no evidence.
+    /// tasks. The profile `Generic` does not imitate a specific host.
     Generic,
 }
 
@@ -127,54 +131,55 @@ pub enum HostProfile {
 pub enum FormBehavior {
     /// The host shows the form to the user.
     Shows,
-    /// The host declines the form immediately. The user does not see the form.
+    /// The host declines the form immediately, and does not show the form to the user.
     Declines,
-    /// The host accepts the form immediately, without values. The user does not see the fields.
+    /// The host accepts the form immediately, without values, and does not show the fields to the user.
     AcceptsEmpty,
-    /// The host does not answer the form. The user does not see the form.
+    /// The host does not answer the form, and does not show the form to the user.
     Ignores,
     /// The host does not declare forms, so a server must not send a form.
     Undeclared,
 }
 
-/// The parts of a result that reach the model of a host.
+/// The parts of a tool result that a host passes to the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ModelReads {
     /// The text blocks of `content`.
     Text,
-    /// `structuredContent`. If the result has no `structuredContent`, the text.
+    /// `structuredContent`, or the text if the result has no `structuredContent`.
     Structured,
     /// `structuredContent` and the text.
     Both,
 }
 
-/// The parts of a result that reach an app in a host.
+/// The parts of a tool result that a host passes to an app.
 #[derive(Clone, Copy)]
 enum AppReceives {
     Everything,
-    /// The complete result. If `content` contains a resource link, the app receives nothing.
+    /// The complete result of the tool call. If `content` contains a resource link, the app receives nothing.
     EverythingWithoutLinks,
-    /// Only `content`.
+    /// Only the field `content` of the result.
     Content,
     /// `structuredContent`, and the JSON of `structuredContent` in place of the text. The app does not receive `_meta`.
     Structured,
     Nothing,
 }
 
-/// The data of a profile.
+/// The properties of a host that a profile describes.
 struct Facts {
     name: &'static str,
     title: &'static str,
-    /// The capabilities that the host declares, as JSON, without MCP Apps.
+    /// The capabilities that the host declares, as JSON. The JSON does not contain the extension for MCP Apps.
     declares: &'static str,
     form: FormBehavior,
     apps: bool,
     app: AppReceives,
-    /// Whether the host uses the tasks of MCP 2025-11-25.
+    /// Whether the host supports the tasks of MCP 2025-11-25.
     tasks: bool,
     reads: ModelReads,
-    /// If the host shortens long results, the number of characters that it keeps at the beginning and at the end.
+    /// The number of characters that the host keeps at the beginning and at the end of a long result, if the host
+    /// shortens results.
     cut: Option<(usize, usize)>,
     /// The time limit of a call, in seconds.
     limit: Option<u64>,
@@ -186,7 +191,7 @@ const FORMS_AND_URLS: &str = r#"{"elicitation":{"form":{},"url":{}}}"#;
 const EVERYTHING: &str =
     r#"{"elicitation":{"form":{},"url":{}},"roots":{},"sampling":{"context":{},"tools":{}}}"#;
 
-/// A host that shows apps but no forms. Other profiles are based on these values.
+/// The properties of a host that shows apps but does not show forms. Other profiles change some values of `CHAT`.
 const CHAT: Facts = Facts {
     name: "",
     title: "",
@@ -200,11 +205,11 @@ const CHAT: Facts = Facts {
     limit: None,
 };
 
-/// A client that declares forms. Other profiles are based on these values.
+/// The properties of a client that declares forms. Other profiles change some values of `ASKED`.
 const ASKED: Facts = Facts { declares: FORMS, form: FormBehavior::Shows, ..CHAT };
 
 impl HostProfile {
-    /// All profiles. Later versions of Antiphon can add profiles.
+    /// All host profiles. Later versions of Antiphon can add profiles.
     pub const ALL: &'static [Self] = &[
         Self::ClaudeWeb,
         Self::ClaudeDesktop,
@@ -327,15 +332,16 @@ impl HostProfile {
         self.facts().name
     }
 
-    /// Returns the name of the host for users. If the evidence contains a version, the name also contains the version.
+    /// Returns the display name of the host. If the evidence is for a specific version of the host, the name also
+    /// contains the version.
     pub fn title(self) -> &'static str {
         self.facts().title
     }
 
-    /// Returns the protocol revision that the host uses with a server that supports both revisions.
+    /// Returns the protocol revision that the host uses if a server supports both revisions.
     ///
-    /// According to the evidence, none of the hosts used MCP 2026-07-28. If the evidence contains no revision, this
-    /// method also returns MCP 2025-11-25.
+    /// For every profile of a real host, this method returns MCP 2025-11-25, because we have no evidence that a host
+    /// uses MCP 2026-07-28.
     pub fn revision(self) -> Revision {
         match self {
             Self::Generic => Revision::V2026_07_28,
@@ -345,14 +351,16 @@ impl HostProfile {
 
     /// Returns the capabilities that the host declares on a protocol revision.
     ///
-    /// Without evidence for a revision, the profile declares the same capabilities as for the other revision.
+    /// If we have evidence only for the other revision, this method returns the capabilities that the host declares on
+    /// the other revision.
     pub fn capabilities(self, revision: Revision) -> Value {
         let facts = self.facts();
         let mut capabilities: Value = serde_json::from_str(facts.declares).unwrap_or_default();
         if facts.apps {
             capabilities["extensions"][UI_EXTENSION] = json!({"mimeTypes": [APP_MEDIA_TYPE]});
         }
-        // An empty `elicitation` is the declaration of MCP 2025-06-18. In later revisions, clients declare the modes.
+        // On MCP 2025-06-18, clients declare an empty `elicitation`. On later revisions, clients declare the
+        // elicitation modes.
         if revision == Revision::V2026_07_28 && capabilities["elicitation"] == json!({}) {
             capabilities["elicitation"] = json!({"form": {}});
         }
@@ -368,7 +376,8 @@ impl HostProfile {
         self.facts().form
     }
 
-    /// Returns whether the host can show a form field with this schema. Only Codex cannot show some fields.
+    /// Returns whether the host can show a form field with this schema. Only the profile of Codex returns `false` for
+    /// some types of fields.
     pub fn shows_field(self, field: &Value) -> bool {
         match field["type"].as_str() {
             Some("array" | "integer") => self != Self::Codex,
@@ -393,8 +402,8 @@ impl HostProfile {
 
     /// Returns the text that the model of the host reads for a result of `tools/call`.
     ///
-    /// The text does not contain resource links and other blocks, because several hosts drop them. If the host
-    /// shortens long texts, this method shortens the text in the same way.
+    /// The returned text does not contain resource links and other blocks, because several hosts drop these blocks. If
+    /// the host shortens long texts, this method also shortens the text.
     pub fn model_view(self, result: &Value) -> String {
         let facts = self.facts();
         let structured = result.get("structuredContent").filter(|structured| !structured.is_null());
@@ -411,8 +420,8 @@ impl HostProfile {
         }
     }
 
-    /// Returns the maximum number of characters of a result that reach the model. Returns `None` if the host does not
-    /// shorten results.
+    /// Returns the maximum number of characters of a result that the host passes to the model. Returns `None` if the
+    /// host does not shorten results.
     pub fn max_result_chars(self) -> Option<usize> {
         self.facts().cut.map(|(head, tail)| head + tail)
     }
@@ -442,19 +451,19 @@ impl HostProfile {
         }
     }
 
-    /// Returns whether the host never passes the `_meta` of a result to an app.
+    /// Returns `true` if the host does not pass the `_meta` of a result to an app.
     pub fn drops_meta(self) -> bool {
         !matches!(self.facts().app, AppReceives::Everything | AppReceives::EverythingWithoutLinks)
     }
 
     /// Returns the time after which the host ends a call, or `None` if this time is not known. Progress notifications
-    /// do not extend this time.
+    /// do not extend the time limit of a call.
     pub fn gives_up_after(self) -> Option<Duration> {
         self.facts().limit.map(Duration::from_secs)
     }
 }
 
-/// Returns only the beginning and the end of a text, if the text is long.
+/// Shortens a long text to its first `head` and last `tail` characters.
 fn cut(text: String, head: usize, tail: usize) -> String {
     let chars = text.chars().count();
     if chars <= head + tail {

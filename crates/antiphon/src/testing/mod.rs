@@ -27,7 +27,7 @@
 //! # }).unwrap();
 //! ```
 
-// With the private feature `__profiles`, the CLI uses only the host profiles of this module.
+// The CLI enables only the private feature `__profiles`, because the CLI needs only the host profiles.
 #[cfg(feature = "testing")]
 mod client;
 mod host;

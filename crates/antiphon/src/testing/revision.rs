@@ -3,9 +3,10 @@ use crate::protocol::revision::{ROUNDS, SESSION};
 /// The protocol revision that a test client uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Revision {
-    /// MCP 2025-11-25. The client has a session, in which the server sends questions.
+    /// MCP 2025-11-25. On this revision, the client opens a session, and the server sends questions in this session.
     V2025_11_25,
-    /// MCP 2026-07-28. The client has no session. The server returns questions in a result that requires input.
+    /// MCP 2026-07-28. On this revision, the client has no session. The server returns questions as the result of the
+    /// client's request.
     V2026_07_28,
 }
 

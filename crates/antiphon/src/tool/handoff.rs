@@ -30,17 +30,17 @@ use crate::{
 /// }
 /// ```
 ///
-/// A handoff is a [branch](Ctx::branch): its question keys and step names have a common prefix. A tool can run several
-/// handoffs in sequence, concurrently or nested, and can limit each handoff.
+/// A handoff is a [branch](Ctx::branch), so the keys of its questions and steps begin with a common prefix. A tool can
+/// run several handoffs in sequence, concurrently or nested. A tool can also set limits for each handoff.
 ///
 /// # Replay
 ///
-/// `before` and `after` are [steps](Ctx::step), and usually run once. A step runs again if its process dies during the
-/// step, or if the client sends the same request again. `client` runs again each time the run resumes.
+/// `before` and `after` are [steps](Ctx::step), which usually run once. A step runs again if the process dies during
+/// the step, or if the client repeats the request. `client` runs again each time the run resumes.
 ///
 /// # Errors
 ///
-/// Returns the error of the part that failed. The later parts do not run.
+/// Returns the error of the part that failed. After a failed part, the later parts do not run.
 pub fn handoff<'a, B, C, T, Before, BeforeFuture, Client, After, AfterFuture>(
     ctx: &'a Ctx,
     before: Before,

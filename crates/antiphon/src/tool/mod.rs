@@ -35,8 +35,8 @@ pub use crate::{
 };
 pub use antiphon_llm::ToolCall;
 
-/// The reserved tool name `__schema__`. A model calls this tool to reply with structured data. You cannot give this
-/// name to your own tools.
+/// The reserved tool name `__schema__`. A model calls the tool `__schema__` to reply with structured data. You cannot
+/// give the name `__schema__` to your own tools.
 pub const RESERVED_TOOL: &str = antiphon_llm::SCHEMA_TOOL;
 
 /// The `_meta` key under which a tool lists the forms that it declares with [`Tool::elicits`].
@@ -44,10 +44,10 @@ pub const ELICITS_META: &str = "antiphon/elicits";
 
 /// A tool that a server offers over MCP.
 ///
-/// The function of a tool is async. It takes the [`Ctx`](crate::Ctx) and the arguments, and returns a type that
-/// implements [`IntoToolOutput`]. The type of the arguments defines the input schema. The doc comments on the fields
-/// of this type become descriptions in the schema. The server checks the arguments before the function runs. If the
-/// arguments are invalid, the error contains the name of the field.
+/// The function of a tool is async. The function takes the [`Ctx`](crate::Ctx) and the arguments, and returns a type
+/// that implements [`IntoToolOutput`]. The type of the arguments defines the input schema. The doc comments on the
+/// fields of the arguments type become descriptions in the input schema. The server checks the arguments before the
+/// function runs. If the arguments are invalid, the error contains the name of the field.
 ///
 /// ```
 /// use antiphon::prelude::*;
@@ -81,7 +81,7 @@ pub struct Tool {
     pub(crate) tasks: TaskPolicy,
     /// The retry policy of the tool's tasks. `None` means the server's policy.
     pub(crate) retry: Option<RetryPolicy>,
-    /// Whether clients also send any of the arguments in a header (`x-mcp-header`).
+    /// Whether the input schema declares arguments that clients also send as HTTP headers (`x-mcp-header`).
     pub(crate) has_headers: bool,
     /// The OAuth scopes that a caller needs.
     pub(crate) scopes: Vec<String>,
@@ -91,22 +91,24 @@ pub struct Tool {
     visible_if: VisibleIf,
     /// Whether the tool is hidden from callers who do not have all scopes of the tool.
     hidden_without_scopes: bool,
-    /// The groups of the tool. If the tool has groups, it is visible only if one of these groups is enabled.
+    /// The groups of the tool. If the tool has groups, the tool is visible only if one of these groups is enabled.
     pub(crate) groups: BTreeSet<String>,
-    /// The validator for an output schema that the author wrote. If the schema is generated from a type, no validator
-    /// is needed.
+    /// The validator for an output schema that the author wrote. A schema that is generated from the return type needs
+    /// no validator.
     output: Option<Validator>,
     forms: BTreeMap<String, Value>,
-    /// The configuration problems of the tool. They are reported when the server is built.
+    /// The configuration problems of the tool. [`ServerBuilder::build`](crate::ServerBuilder::build) returns these
+    /// problems.
     problems: Vec<String>,
 }
 
-/// The clients that can see a tool. The tool's `_meta` can add further restrictions.
+/// The clients that can see a tool. The tool's `_meta` can hide the tool from further clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Visibility {
     #[default]
     Everyone,
-    /// Clients that can receive a waiting result: clients that do not follow tasks, and clients that show MCP Apps.
+    /// Clients that do not support tasks, and clients that show MCP Apps. A call can return to these clients while the
+    /// run still waits for the user.
     WithoutTasks,
     /// Clients that show MCP Apps.
     WithApps,
@@ -116,9 +118,9 @@ pub(crate) enum Visibility {
 #[derive(Debug, Default)]
 pub(crate) struct Arguments {
     validator: Option<Validator>,
-    /// Whether the type of the arguments is `()`. Such a tool takes no arguments.
+    /// Whether the type of the arguments is `()`. A tool with the arguments type `()` takes no arguments.
     none: bool,
-    /// The names of the arguments that can be absent but cannot be null.
+    /// The names of the arguments that a client can omit but must not set to null.
     optional: BTreeSet<String>,
 }
 
@@ -138,8 +140,8 @@ impl Tool {
         tool
     }
 
-    /// Creates a tool with an input schema that you write yourself. Clients receive the schema unchanged. The server
-    /// validates the arguments against the schema. The function then receives the arguments as JSON.
+    /// Creates a tool with an input schema that you write yourself. Clients receive the input schema unchanged. The
+    /// server validates the arguments against the input schema. Then the function receives the arguments as JSON.
     pub fn raw<M, R, F>(
         name: impl Into<String>,
         description: impl Into<String>,
@@ -227,8 +229,8 @@ impl Tool {
         self
     }
 
-    /// Sets an output schema that you write yourself. The server validates the structured content of the tool's
-    /// results against this schema. Default: the schema of the function's return type, if this type has a schema.
+    /// Sets an output schema that you write yourself. The server checks that the structured content of each result
+    /// matches the output schema. Default: the schema of the function's return type, if this type has a schema.
     #[must_use]
     pub fn with_output_schema(mut self, schema: Value) -> Self {
         match schema {
@@ -244,15 +246,15 @@ impl Tool {
         self
     }
 
-    /// Sets the maximum working time of the tool. The time in which the tool waits for users does not count. Default:
-    /// the server's [`Limits::with_tool_timeout`](crate::Limits::with_tool_timeout).
+    /// Sets the maximum working time of the tool. Waits for users do not count as working time. Default: the server's
+    /// [`Limits::with_tool_timeout`](crate::Limits::with_tool_timeout).
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// Sets the quota of the tool. All callers share this quota. Default: the server's
+    /// Sets the quota of the tool. All callers share the quota of a tool. Default: the server's
     /// [`Limits::with_tool`](crate::Limits::with_tool).
     #[must_use]
     pub fn with_quota(mut self, quota: Quota) -> Self {
@@ -260,16 +262,17 @@ impl Tool {
         self
     }
 
-    /// Declares that the tool has [at-most-once](crate::ctx::Step::at_most_once) steps, which need a backend. If the
-    /// server has no backend, [`ServerBuilder::build`](crate::ServerBuilder::build) then returns an error.
+    /// Declares that the tool has [at-most-once](crate::ctx::Step::at_most_once) steps, which need a backend. If a tool
+    /// needs a backend and the server has no backend, [`ServerBuilder::build`](crate::ServerBuilder::build) returns an
+    /// error.
     #[must_use]
     pub fn needs_backend(mut self) -> Self {
         self.needs_backend = true;
         self
     }
 
-    /// Sets whether runs of this tool can become tasks. This setting has an effect only if the server has tasks
-    /// ([`ServerBuilder::with_tasks`](crate::ServerBuilder::with_tasks)). Default: [`TaskPolicy::WhenLong`].
+    /// Sets whether runs of this tool can become tasks. The task policy of a tool has an effect only if the server has
+    /// tasks ([`ServerBuilder::with_tasks`](crate::ServerBuilder::with_tasks)). Default: [`TaskPolicy::WhenLong`].
     #[must_use]
     pub fn with_tasks(mut self, tasks: TaskPolicy) -> Self {
         self.tasks = tasks;
@@ -286,13 +289,13 @@ impl Tool {
         self
     }
 
-    /// Sets the OAuth scopes that a call of the tool requires. The scopes that every request requires are needed too.
-    /// Default: none.
+    /// Sets the OAuth scopes that a call of the tool requires. A call of the tool also requires the scopes that every
+    /// request requires. Default: none.
     ///
-    /// If a caller does not have one of these scopes, the server rejects the HTTP call with `403`. The client can then
-    /// request more scopes from its authorization server. The server does not check the scopes over stdio. Over HTTP,
-    /// the server checks the scopes only if it has an [`Auth`](crate::auth::Auth). If it has no `Auth`,
-    /// [`Server::router`](crate::Server::router) logs a warning.
+    /// If a caller does not have all of the tool's scopes, the server rejects the HTTP call with `403`. The client can
+    /// then request the missing scopes from the authorization server. Over stdio, the server does not check scopes.
+    /// Over HTTP, the server checks the scopes only if the server has an [`Auth`](crate::auth::Auth). If the server has
+    /// no `Auth`, [`Server::router`](crate::Server::router) logs a warning.
     #[cfg(feature = "auth")]
     #[must_use]
     pub fn with_scopes(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
@@ -304,13 +307,13 @@ impl Tool {
     }
 
     /// Hides the tool from callers who do not have all scopes of the tool ([`with_scopes`](Self::with_scopes)).
-    /// Default: these callers see the tool. If they call it, the server rejects the call with an error that lists the
-    /// missing scopes.
+    /// Default: callers without the scopes see the tool. If a caller without the scopes calls the tool, the server
+    /// rejects the call with an error that lists the missing scopes.
     ///
-    /// For a caller without the scopes, the tool does not exist. A call returns the error for an unknown tool, and the
-    /// error does not contain the missing scopes. The server checks the scopes only if the request has an
-    /// [`Identity`](crate::auth::Identity). So the tool is visible over stdio, and on a server without an
-    /// [`Auth`](crate::auth::Auth).
+    /// If you hide the tool, the server behaves as if the tool did not exist for callers without the scopes. If such a
+    /// caller calls the tool, the server returns the error for an unknown tool, which does not list the missing scopes.
+    /// The server checks the scopes only if the request has an [`Identity`](crate::auth::Identity). So the tool is
+    /// visible over stdio, and on a server without an [`Auth`](crate::auth::Auth).
     #[cfg(feature = "auth")]
     #[must_use]
     pub fn hidden_without_scopes(mut self) -> Self {
@@ -321,14 +324,15 @@ impl Tool {
     /// Shows the tool only to requests for which `condition` returns `true`. If you call this method several times, all
     /// conditions must be true. Default: every request sees the tool.
     ///
-    /// For other requests, the tool does not exist. `tools/list` does not contain the tool, and a call returns the
-    /// error for an unknown tool. This is also true for a call as a task, for the next round of a run, and for
-    /// requests about the tasks of the tool. The server evaluates the condition for each request, so `condition` must
-    /// be fast and must not block. If `condition` panics, the tool is hidden.
-    /// [`Server::call_tool`](crate::Server::call_tool) does not evaluate the condition.
+    /// If `condition` returns `false`, `tools/list` does not contain the tool, and a call of the tool returns the error
+    /// for an unknown tool. The condition also applies to a call as a task, to the next round of a run, and to requests
+    /// about the tool's tasks. The server evaluates the condition for each request, so `condition` must be fast and
+    /// must not block. If `condition` panics, the tool is hidden. [`Server::call_tool`](crate::Server::call_tool) does
+    /// not evaluate the condition.
     ///
-    /// On MCP 2026-07-28, a list must not depend on the connection or on earlier requests, but it can depend on the
-    /// caller. So base the decision on the [`RequestInfo`], not on state that your tools change.
+    /// On MCP 2026-07-28, the list of tools must not depend on the connection or on earlier requests. The list can
+    /// depend on the caller. So `condition` must use only the [`RequestInfo`], and must not use state that your tools
+    /// change.
     ///
     /// # Examples
     ///
@@ -356,9 +360,9 @@ impl Tool {
     /// [`Ctx::enable_group`](crate::Ctx::enable_group). A tool with several groups is visible if one of these groups
     /// is enabled. Default: no group.
     ///
-    /// A group shortens the list of tools for the model. A group is not a permission, because every caller can call
-    /// the tool that enables the group. For permissions, use [`visible_if`](Self::visible_if) or scopes. When the
-    /// group is disabled, runs and tasks of the tool that have already started continue.
+    /// A group shortens the list of tools for the model. A group is not a permission, because every caller can call the
+    /// tool that enables the group. For permissions, use [`visible_if`](Self::visible_if) or scopes. If a group is
+    /// disabled, runs and tasks of the tools in this group continue if they have already started.
     #[must_use]
     pub fn in_group(mut self, group: impl Into<String>) -> Self {
         let group = group.into();
@@ -372,8 +376,8 @@ impl Tool {
     }
 
     /// Declares that the tool asks the user for a `T`. The question key is the default question key of `T`. A client
-    /// can then prepare a custom form for this question key. If a tool declares question keys, it cannot send forms
-    /// with other question keys.
+    /// can prepare a custom form for a declared question key. A tool that declares question keys cannot send forms with
+    /// other question keys.
     #[must_use]
     pub fn elicits<T: DeserializeOwned + JsonSchema + 'static>(mut self) -> Self {
         match schema::form::<T>() {
@@ -387,8 +391,8 @@ impl Tool {
 
     /// Declares that the tool asks the user for a `T`, with the question key `key`. See [`elicits`](Self::elicits).
     ///
-    /// Define the question key as a constant, and ask with [`Ctx::elicit_as`](crate::Ctx::elicit_as). Code that uses
-    /// an undefined constant then does not compile. `key` can also be a string: `elicits_as::<T>("pickMove")`.
+    /// Define the question key as a constant, and ask with [`Ctx::elicit_as`](crate::Ctx::elicit_as). If you misspell
+    /// the name of the constant, your code does not compile. `key` can also be a string: `elicits_as::<T>("pickMove")`.
     #[must_use]
     pub fn elicits_as<T: DeserializeOwned + JsonSchema + 'static>(
         mut self,
@@ -429,7 +433,7 @@ impl Tool {
         (!self.hidden_without_scopes || has_scopes()) && self.visible_if.holds(request)
     }
 
-    /// Returns whether the tool has no group, or whether one of its groups is enabled.
+    /// Returns `true` if the tool has no group, or if at least one of the tool's groups is enabled.
     pub(crate) fn is_enabled(&self, groups: &BTreeSet<String>) -> bool {
         self.groups.is_empty() || !self.groups.is_disjoint(groups)
     }
@@ -439,7 +443,7 @@ impl Tool {
         &self.definition.name
     }
 
-    /// Returns the tool's description, as clients receive it from `tools/list`.
+    /// Returns the tool's description that clients receive from `tools/list`.
     pub fn definition(&self) -> &ToolDescription {
         &self.definition
     }
@@ -460,8 +464,8 @@ impl Tool {
         )))
     }
 
-    /// Checks the configuration of the tool, and returns the tool in its final form. Returns the configuration
-    /// problems if there are any.
+    /// Checks the configuration of the tool, and returns the tool for the registry. If the configuration has problems,
+    /// returns descriptions of the problems.
     pub(crate) fn finish(mut self) -> std::result::Result<Self, Vec<String>> {
         let name = self.definition.name.as_ref();
         if name == RESERVED_TOOL {
@@ -481,8 +485,8 @@ impl Tool {
             self.problems.push("`hidden_without_scopes` needs the scopes of `with_scopes`".into());
         }
         if self.has_headers && self.is_conditional() {
-            // The SDK compares the headers with the arguments before the server checks whether the request can see the
-            // tool. So the error of the SDK would reveal a hidden tool.
+            // The SDK compares headers with arguments before the server checks whether the request can see the tool. So
+            // an error from the SDK would reveal that a hidden tool exists.
             self.problems.push(
                 "a tool whose arguments are sent in headers (`x-mcp-header`) cannot be hidden; remove `visible_if`, `in_group` and `hidden_without_scopes`, or the headers".into(),
             );
@@ -506,8 +510,8 @@ impl Arguments {
         Ok(Self { validator: Some(Validator::new(schema)?), none, optional: optional(schema) })
     }
 
-    /// Removes null arguments that can only be absent. Some clients send null for each argument that the model
-    /// omitted.
+    /// Removes arguments that are null although the schema does not allow null. Some clients send null for each
+    /// argument that the model omitted.
     pub(crate) fn present(&self, mut arguments: Map<String, Value>) -> Map<String, Value> {
         if !self.optional.is_empty() {
             arguments.retain(|name, value| !value.is_null() || !self.optional.contains(name));
@@ -525,7 +529,7 @@ impl Arguments {
         if problems.is_empty() { Ok(()) } else { Err(Error::new(ErrorKind::InvalidArguments(problems))) }
     }
 
-    /// Returns the arguments in the form that the function takes.
+    /// Returns the arguments for the tool's function: null for the arguments type `()`, and otherwise `arguments`.
     pub(crate) fn taken<'a>(&self, arguments: &'a Value) -> &'a Value {
         if self.none { &Value::Null } else { arguments }
     }
@@ -539,14 +543,15 @@ fn optional(schema: &Map<String, Value>) -> BTreeSet<String> {
     };
     let rejects_null = |property: &Value| {
         let Value::Object(property) = property else { return false };
-        // If the type does not include null, the property rejects null. This check avoids compiling the property,
-        // which takes a long time if the schema has many definitions.
+        // If the property's type does not include null, the property rejects null. This shortcut avoids compiling the
+        // schema of the property, which takes a long time if the schema has many definitions.
         match property.get("type") {
             Some(Value::String(kind)) if kind != "null" => return true,
             Some(Value::Array(kinds)) if !kinds.iter().any(|kind| kind == "null") => return true,
             _ => {}
         }
-        // A property can contain references to the definitions of the complete schema.
+        // The schema of a property can refer to definitions of the complete schema, so this code copies the
+        // definitions.
         let mut property = property.clone();
         for definitions in ["$defs", "definitions"] {
             if let Some(found) = schema.get(definitions) {
@@ -560,8 +565,8 @@ fn optional(schema: &Map<String, Value>) -> BTreeSet<String> {
     optional.map(|(name, _)| name.clone()).collect()
 }
 
-/// Returns the nesting depth of a value. The recursion is bounded, because the parser rejects values that are nested
-/// deeper than 128 levels.
+/// Returns the nesting depth of a value. The recursion of this function is bounded, because the parser rejects values
+/// that are nested deeper than 128 levels.
 fn depth(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),

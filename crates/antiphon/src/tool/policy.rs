@@ -2,18 +2,20 @@ use std::time::Duration;
 
 /// Whether runs of a tool can become tasks.
 ///
-/// A task outlives the request that started it. The client receives the ID of the task and fetches the result later.
-/// On MCP 2025-11-25, the client decides whether a call becomes a task, if the tool's `execution.taskSupport` allows
-/// tasks. On MCP 2026-07-28, the server decides, if the client has declared the extension for tasks.
+/// A task outlives the request that started it. The client of a task receives the ID of the task and fetches the result
+/// later. On MCP 2025-11-25, the client decides whether a call becomes a task, within the tool's
+/// `execution.taskSupport`. On MCP 2026-07-28, the server decides, and the client must have declared the extension for
+/// tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TaskPolicy {
     /// Runs never become tasks. The client waits for the result. On MCP 2025-11-25, `taskSupport` is `"forbidden"`.
     Never,
-    /// A run becomes a task if the run takes long. On MCP 2026-07-28, this happens when the client has no rounds
-    /// (repeated requests) left, or after
-    /// [`TaskConfig::with_promote_after`](crate::task::TaskConfig::with_promote_after). The run keeps its journal. On
-    /// MCP 2025-11-25, a run becomes a task if the client requests a task, and `taskSupport` is `"optional"`.
+    /// A run becomes a task if the run takes a long time. On MCP 2026-07-28, the run becomes a task when the client has
+    /// no rounds (repeated requests) left, or after
+    /// [`TaskConfig::with_promote_after`](crate::task::TaskConfig::with_promote_after). A run that becomes a task keeps
+    /// its journal. On MCP 2025-11-25, a run becomes a task if the client requests a task, and `taskSupport` is
+    /// `"optional"`.
     #[default]
     WhenLong,
     /// Every run is a task. A client that does not support tasks can call the tool only if the server has
@@ -22,8 +24,8 @@ pub enum TaskPolicy {
     Always,
 }
 
-/// The policy for retries of a task after an error that is not [terminal](crate::Error::terminal): the number of
-/// attempts and the delays.
+/// The number of attempts for a task, and the delays between attempts. The server retries a task after an error that is
+/// not [terminal](crate::Error::terminal).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RetryPolicy {
     pub(crate) attempts: u32,
@@ -49,7 +51,7 @@ impl RetryPolicy {
         Self { attempts: 1, ..Self::default() }
     }
 
-    /// Sets the number of attempts, including the first. Default: 3.
+    /// Sets the number of attempts, including the first attempt. Default: 3.
     #[must_use]
     pub fn with_attempts(mut self, attempts: u32) -> Self {
         self.attempts = attempts;
@@ -63,7 +65,7 @@ impl RetryPolicy {
         self
     }
 
-    /// Sets the factor by which each delay is longer than the delay before. Default: 2.
+    /// Sets the factor by which the delay grows after each attempt. Default: 2.
     #[must_use]
     pub fn with_factor(mut self, factor: f64) -> Self {
         self.factor = factor;
@@ -77,7 +79,7 @@ impl RetryPolicy {
         self
     }
 
-    /// Returns a description of the configuration problem, if the policy has one.
+    /// Returns a description of the problem if the policy is invalid.
     pub(crate) fn problem(&self) -> Option<String> {
         if self.attempts == 0 {
             return Some("`RetryPolicy::with_attempts` is 0, so no run could start; set 1 or more".into());

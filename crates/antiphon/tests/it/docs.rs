@@ -36,7 +36,7 @@ fn the_migration_guide_explains_the_field_of_a_task() {
     for sentence in [
         "| `task.updatedAt` | `task.lastUpdatedAt` |",
         "Code that reads `updatedAt` gets no value",
-        "There is no alias",
+        "does not support `updatedAt` as an alias",
     ] {
         assert!(gap.contains(sentence), "{sentence}");
     }

@@ -28,8 +28,9 @@ async fn pay(ctx: &Ctx, Pay { order, cents }: Pay) -> Result<String> {
     if !pay {
         return Ok("Nothing was paid.".into());
     }
-    // The provider gets the key as its idempotency key.
-    match ctx.step_with_key("charge", |key| charge(key, cents)).at_most_once().await {
+    // The provider's idempotency key. A new call is a new run, so the key comes from the order, not from the run.
+    let key = format!("order-{order}");
+    match ctx.step("charge", || charge(key, cents)).at_most_once().await {
         Ok(receipt) => Ok(format!("Paid. Receipt: {receipt}")),
         Err(error) if matches!(error.kind(), ErrorKind::Indeterminate(_)) => {
             Ok(format!("The outcome of the payment for {order} is unknown. Check it with the provider."))

@@ -27,7 +27,7 @@ pub(super) fn reached(report: &Report) -> Vec<Finding> {
     }]
 }
 
-/// Reports text on the standard output of a program. This output is only for MCP messages.
+/// Reports text on the standard output of a program. The standard output of a server program is only for MCP messages.
 pub(super) fn stray_output(report: &Report) -> Vec<Finding> {
     let Some(line) = &report.stray else { return Vec::new() };
     let message = format!("wrote a line to standard output that is not an MCP message: `{line}`");

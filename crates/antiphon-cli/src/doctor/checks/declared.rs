@@ -31,7 +31,7 @@ pub(super) fn offers(report: &Report) -> Vec<Finding> {
     found
 }
 
-/// Reports capabilities with items that the server does not list.
+/// Reports each declared capability for which the server fails to list its items.
 pub(super) fn unlisted(report: &Report) -> Vec<Finding> {
     let unlisted = report.declared.iter().flat_map(|it| &it.unlisted);
     unlisted
@@ -57,7 +57,7 @@ pub(super) fn instructions(report: &Report) -> Vec<Finding> {
     }
 }
 
-/// Reports on which protocol revisions calls can be tasks.
+/// Reports on which protocol revisions the server can run calls as tasks.
 pub(super) fn tasks(report: &Report) -> Vec<Finding> {
     let able = |it: &Value| {
         [&it["extensions"][TASKS], &it["experimental"][LEGACY_TASKS], &it["tasks"]]

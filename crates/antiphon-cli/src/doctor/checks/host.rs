@@ -1,4 +1,4 @@
-//! Describes a server for the users of a host.
+//! Describes how a given host uses a server.
 
 use antiphon::testing::{FormBehavior, ModelReads};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::doctor::{
     words,
 };
 
-/// The extension for MCP Apps.
+/// The name of the MCP extension for MCP Apps.
 const APPS: &str = "io.modelcontextprotocol/ui";
 
 /// The tool with which a model reads the result of a call that continues on the server.
@@ -20,7 +20,7 @@ const TASK_QUESTION: &str = "task_question";
 
 const ASKING: &str = "the server can use `ServerBuilder::with_asking(AskPolicy::default())`";
 
-/// Returns the findings about a server in a host.
+/// Returns the findings about how the host uses the server. The report names the host.
 pub(crate) fn all(report: &Report) -> Vec<Finding> {
     let always: [fn(&Report) -> Vec<Finding>; 3] =
         [connecting::reached, connecting::stray_output, declared::unlisted];
@@ -33,7 +33,7 @@ pub(crate) fn all(report: &Report) -> Vec<Finding> {
     found
 }
 
-/// A tool of the server in a host.
+/// A tool of the server, and how the host uses the tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HostTool {
     pub(crate) name: String,
@@ -140,7 +140,8 @@ fn questions(report: &Report, host: &SeenBy) -> Vec<Finding> {
     if !unshown.is_empty() {
         let message =
             format!("the host accepts forms with these fields without values: {}", unshown.join(", "));
-        // The list of tools does not contain their forms, so this finding states a rule and does not list tools.
+        // The list of tools does not show which forms a tool sends. So this finding states a rule, and does not name
+        // tools.
         found.push(Finding::new(Level::Warning, message).hint("use strings and enums in forms"));
     }
     found
@@ -157,7 +158,7 @@ fn long_calls(report: &Report, host: &SeenBy) -> Vec<Finding> {
     vec![Finding::new(Level::Warning, message).hint(format!("{ASKING}: a long call then returns earlier"))]
 }
 
-/// Reports tools that run only as tasks, in a host without tasks.
+/// Reports the tools that run only as tasks, if the host does not support tasks.
 fn required_tasks(report: &Report, host: &SeenBy) -> Vec<Finding> {
     if host.profile.has_tasks(host.revision) {
         return Vec::new();
@@ -195,13 +196,14 @@ fn has_tool(report: &Report, wanted: &str) -> bool {
     report.declared.iter().flat_map(|it| &it.tools).any(|tool| name(tool) == wanted)
 }
 
-/// Returns whether a host offers the tool to its model. Other tools are for apps.
+/// Returns whether a host offers the tool to its model. Tools that a host does not offer to its model are for apps.
 fn is_for_models(tool: &Value) -> bool {
     let visibility = tool["_meta"]["ui"]["visibility"].as_array();
     visibility.is_none_or(|visibility| visibility.iter().any(|it| it == "model"))
 }
 
-/// Returns whether the tool runs only as a task. On MCP 2026-07-28, a server does not declare this property.
+/// Returns whether the tool runs only as a task. On MCP 2026-07-28, a server does not declare whether a tool runs only
+/// as a task.
 fn is_task_only(tool: &Value) -> bool {
     tool["_meta"]["antiphon/execution"]["taskSupport"] == "required"
 }

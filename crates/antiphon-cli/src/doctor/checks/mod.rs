@@ -12,11 +12,11 @@ use super::report::Report;
 /// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
-    /// The feature works.
+    /// The checked feature works.
     Ok,
-    /// Useful information.
+    /// The finding is useful information.
     Note,
-    /// Something does not work, or does not work with all hosts.
+    /// The checked feature does not work, or does not work with all hosts.
     Warning,
     /// Hosts cannot use the server in this state.
     Problem,
@@ -78,7 +78,7 @@ pub(crate) fn all(report: &Report) -> Vec<Finding> {
     checks.iter().flat_map(|check| check(report)).collect()
 }
 
-/// Formats names as `a`, `b` and 3 more.
+/// Formats a list of names, for example as `a`, `b` and 3 more.
 fn some(names: &[String]) -> String {
     const SHOWN: usize = 4;
     let shown: Vec<String> = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
@@ -224,7 +224,7 @@ mod tests {
         check(&at(local.clone()), Level::Ok, "rejects requests from other web pages");
         check(&at(local.clone()), Level::Ok, "sessions");
         check(&at(Web { foreign_origin: Some(200), ..local.clone() }), Level::Warning, "any web page");
-        // A wrong path rejects all requests.
+        // If the path of the URL is wrong, the server rejects all requests.
         let wrong = Web { foreign_origin: Some(404), ..local.clone() };
         let wrong = all(&Report { declared: None, ..at(wrong) });
         assert!(!wrong.iter().any(|it| it.message.contains("other web pages")), "{wrong:#?}");

@@ -62,8 +62,8 @@ fn wrong(schema: &Value) -> Option<String> {
     })
 }
 
-/// Returns whether one field of a form can show the value. Such a value is a text, a number, a choice, or a list of
-/// these values.
+/// Returns whether one field of a form can show the value. A form field can show a text, a number, a choice, or a list
+/// of these values.
 fn is_field(schema: &Value) -> bool {
     let simple = |schema: &Value| {
         let kinds: Vec<&str> = match &schema["type"] {

@@ -1,4 +1,4 @@
-//! Edits JSON with comments and trailing commas. VS Code, Zed and opencode use such files.
+//! Edits JSON with comments and trailing commas. VS Code, Zed and opencode use configuration files in this format.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use super::newline;
 const WHITE: [char; 4] = [' ', '\t', '\r', '\n'];
 
 pub(super) fn parse(text: &str) -> Result<Value, String> {
-    // Comments become white space, so that positions in errors are positions in the file.
+    // White space replaces the comments, so that the positions in parse errors match the positions in the file.
     let plain = without_trailing_commas(&without_comments(text));
     if plain.trim().is_empty() {
         return Ok(json!({}));

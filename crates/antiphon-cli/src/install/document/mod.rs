@@ -1,4 +1,4 @@
-//! The text of a configuration file, and edits that change only one entry.
+//! Parses configuration files, and edits their text so that only one entry changes.
 //!
 //! An edit inserts or removes text, and preserves all other bytes, including comments, order and white space. After an
 //! edit, the old text and the new text are parsed and compared. If any value except the entry differs, the edit is
@@ -28,8 +28,8 @@ pub(crate) struct Document {
 }
 
 impl Document {
-    /// Parses a file. The error contains the reason and the position. It does not contain text of the file, because
-    /// the file can contain secrets.
+    /// Parses a file. The error contains the reason and the position. The error does not contain text of the file,
+    /// because the file can contain secrets.
     pub(crate) fn parse(format: Format, text: &str) -> Result<Self, String> {
         let value = format.parse(text)?;
         if !value.is_object() {
@@ -106,7 +106,7 @@ impl Format {
     }
 }
 
-/// Removes the list of servers if it is empty, because an empty list has the same meaning as a missing list.
+/// Removes an empty list of servers, because an empty list has the same meaning as a missing list.
 fn prune(value: &mut Value, keys: &[&str]) {
     let ([key, rest @ ..], Some(members)) = (keys, value.as_object_mut()) else { return };
     let Some(inner) = members.get_mut(*key) else { return };

@@ -51,8 +51,7 @@ pub(super) fn without(text: &str, keys: &[&str], name: &str) -> Option<String> {
     Some(edited + &text[from..])
 }
 
-/// Adds a table at the end. If the old text has no line break at its end, the new text has none either, unless the old
-/// text is empty.
+/// Adds a table at the end. The new text ends with a line break if the old text ends with a line break or is empty.
 fn append(text: &str, table: &str, newline: &str) -> String {
     if text.is_empty() {
         format!("{table}{newline}")

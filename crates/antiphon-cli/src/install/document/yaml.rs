@@ -87,11 +87,11 @@ pub(super) fn without(text: &str, keys: &[&str], name: &str) -> Option<String> {
 /// The positions of the list of servers, and of one entry.
 #[derive(Debug)]
 struct List {
-    /// The line of the key.
+    /// The line that contains the key of the list.
     head: Range<usize>,
     /// The indentation of the entries, or 0 for an empty list.
     indent: usize,
-    /// The number of entries.
+    /// The number of entries in the list.
     entries: usize,
     entry: Option<Range<usize>>,
 }
@@ -130,7 +130,7 @@ impl List {
     }
 }
 
-/// Returns whether a line begins with this key.
+/// Returns whether a line begins with the key `key`.
 fn is_key(line: &str, key: &str) -> bool {
     let unquoted = |quote: &str| line.strip_prefix(quote)?.strip_prefix(key)?.strip_prefix(quote);
     let after = ["\"", "'", ""].into_iter().find_map(unquoted);

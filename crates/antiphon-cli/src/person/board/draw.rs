@@ -39,7 +39,7 @@ fn head(board: &Board, message: &str) -> Vec<String> {
     lines
 }
 
-/// Shortens a line to the width of the terminal. A wrapped line would make the counted height wrong.
+/// Shortens a line to the width of the terminal. A wrapped line would make the counted height of the board wrong.
 fn fitting(line: &str) -> String {
     let columns = crossterm::terminal::size().map_or(80, |(columns, _)| usize::from(columns));
     let line: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();

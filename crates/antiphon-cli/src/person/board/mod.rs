@@ -20,14 +20,14 @@ use super::{Person, forms, terminal::Asked};
 /// The question key of the forms that are shown as a board.
 pub(super) const KEY: &str = "pickMove";
 
-/// A form handler that shows the form as a board, if the terminal supports this.
+/// A form handler that shows the form as a board, if the terminal supports cursor movement and has enough rows.
 pub(super) struct Playing(pub(super) Person);
 
 /// The board that the server sends with the form.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Board {
-    /// The marks, row by row. A free cell is an empty string.
+    /// The marks on the board, row by row. A free cell is an empty string.
     #[serde(rename = "board")]
     cells: [String; 9],
     you: String,
@@ -63,8 +63,8 @@ impl FormHandler for Playing {
     }
 }
 
-/// Returns whether the terminal supports cursor movement and has enough rows. With a message of three lines and a
-/// plan, the board has 17 rows, and the cursor is below it.
+/// Returns whether the terminal supports cursor movement and has enough rows. With a message of three lines and a plan,
+/// the board has 17 rows, and the cursor is below the board.
 fn can_draw() -> bool {
     let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb" || term.is_empty());
     let room = crossterm::terminal::size().is_ok_and(|(columns, rows)| columns >= 30 && rows >= 18);
@@ -80,13 +80,13 @@ impl Board {
         (0..9).any(|cell| self.is_free(cell))
     }
 
-    /// Returns the start cell of the cursor. This is the middle cell if it is free.
+    /// Returns the start cell of the cursor. The start cell is the middle cell if the middle cell is free.
     fn start(&self) -> usize {
         [4, 0, 2, 6, 8, 1, 3, 5, 7].into_iter().find(|cell| self.is_free(*cell)).unwrap_or(4)
     }
 }
 
-/// The action of a key press.
+/// The action that a key press causes.
 #[derive(Debug, PartialEq, Eq)]
 enum Key {
     To(usize),
@@ -160,7 +160,7 @@ fn put(lines: &[String], height: u16) -> std::io::Result<u16> {
     Ok(u16::try_from(lines.len()).unwrap_or(u16::MAX))
 }
 
-/// The terminal in raw mode with a hidden cursor. Dropping this value restores the terminal, even after a panic.
+/// The terminal in raw mode with a hidden cursor. Dropping a `Raw` restores the terminal, even after a panic.
 struct Raw;
 
 impl Raw {

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{Choice, Kind};
 
-/// Converts typed text to a value. The error describes the expected input.
+/// Converts typed text to a value. If the text is invalid, the error describes the expected input.
 pub(crate) fn check(kind: &Kind, text: &str) -> Result<Value, String> {
     match kind {
         Kind::Text { format, shortest, longest } => {

@@ -5,7 +5,7 @@ use serde_json::Value;
 /// The kind of a field.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Kind {
-    /// Text, optionally with a format: `email`, `uri`, `date`, `date-time`.
+    /// The field accepts text, optionally with a format: `email`, `uri`, `date`, `date-time`.
     Text {
         format: Option<String>,
         shortest: Option<u64>,
@@ -17,15 +17,15 @@ pub(crate) enum Kind {
         most: Option<f64>,
     },
     Boolean,
-    /// One of several values.
+    /// The field accepts one of several values.
     Choice(Vec<Choice>),
-    /// Several values of one kind.
+    /// The field accepts several values of one kind.
     List {
         of: Box<Self>,
         fewest: Option<u64>,
         most: Option<u64>,
     },
-    /// Any other value, as JSON.
+    /// The field accepts any other value, as JSON.
     Json,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Choice {
 }
 
 impl Choice {
-    /// Returns the text that the user types for this value.
+    /// Returns the text that the user types to choose this value.
     pub(crate) fn word(&self) -> String {
         word(&self.value)
     }
@@ -61,7 +61,7 @@ impl Kind {
         }
     }
 
-    /// Returns the kind of a schema. Lists are treated as JSON.
+    /// Returns the kind of a schema. Schemas of lists are treated as JSON.
     fn read_one(schema: &Value) -> Self {
         let choices = choices(schema);
         if !choices.is_empty() {
@@ -84,7 +84,7 @@ impl Kind {
         }
     }
 
-    /// Describes the kind in a few words.
+    /// Returns a description of the kind in a few words.
     pub(crate) fn describe(&self) -> String {
         match self {
             Self::Text { format: Some(format), .. } => format!("text ({format})"),

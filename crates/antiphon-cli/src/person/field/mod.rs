@@ -10,12 +10,13 @@ pub(crate) use self::{
     kind::{Choice, Kind},
 };
 
-/// A value to fill in. The fields of nested objects are also fields, with longer paths.
+/// A value that the user can fill in. Each field of a nested object is a separate `Field` with a longer path.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Field {
-    /// The names from the top of the object to this field.
+    /// The names of the nested members that lead from the top of the object to this field.
     pub(crate) path: Vec<String>,
-    /// For each name in the path, whether the object that contains it requires it.
+    /// For each name in `path`, a value that is `true` if the object that contains the named member requires this
+    /// member.
     required: Vec<bool>,
     /// The label for the user.
     pub(crate) title: String,
@@ -43,7 +44,7 @@ impl Field {
     }
 
     /// Returns whether this field is required and missing in `arguments`. If an optional object is not in `arguments`,
-    /// its required fields do not count as missing.
+    /// the required fields of this object do not count as missing.
     pub(crate) fn is_missing(&self, arguments: &Map<String, Value>) -> bool {
         for (i, required) in self.required.iter().enumerate() {
             let there = find(arguments, &self.path[..=i]).is_some();

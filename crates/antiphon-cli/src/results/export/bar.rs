@@ -6,8 +6,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::{super::table::grouped, Format};
 
-/// A progress bar for a terminal. If only the number of rows is known, the bar counts rows. Otherwise, the bar counts
-/// bytes.
+/// A progress bar for a terminal. If only the number of rows is known, the bar counts rows. If the number of bytes is
+/// known, or if neither number is known, the bar counts bytes.
 pub(super) struct Bar {
     bar: ProgressBar,
     by_rows: bool,
@@ -18,7 +18,7 @@ impl Bar {
         Self { bar: ProgressBar::hidden(), by_rows: false }
     }
 
-    /// Creates a bar for this number of bytes or rows.
+    /// Creates a bar for an export of `bytes` bytes or `rows` rows.
     pub(super) fn new(bytes: Option<u64>, rows: Option<u64>) -> Self {
         let by_rows = bytes.is_none() && rows.is_some();
         let (length, style) = match (bytes, rows) {
@@ -31,7 +31,7 @@ impl Bar {
         Self { bar: drawn(length, style), by_rows }
     }
 
-    /// Sets the number of bytes that already exist. These bytes are not included in the speed.
+    /// Sets the number of bytes that already exist. The displayed speed does not include these existing bytes.
     pub(super) fn begin(&self, bytes: u64) {
         if !self.by_rows {
             self.bar.set_position(bytes);
@@ -77,7 +77,7 @@ fn drawn(length: Option<u64>, style: &str) -> ProgressBar {
     bar.with_style(ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
-/// Counts rows in the bytes of a text format.
+/// A counter for the rows of an export. The counter reads the exported bytes of a text format.
 pub(super) struct Count {
     rows: Option<u64>,
     /// The number of header lines, which are not rows.

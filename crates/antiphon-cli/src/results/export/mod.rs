@@ -256,7 +256,7 @@ impl Export {
     }
 
     /// Returns all parameters that determine the bytes of the export, as text. An incomplete file is resumed only if
-    /// these parameters are equal.
+    /// all these parameters are unchanged.
     fn request(&self, format: Format, columns: &[ColumnDefinition]) -> Result<String> {
         let mut query = vec![("format", format.asked().name().to_owned())];
         query.extend(self.view.query(columns)?);

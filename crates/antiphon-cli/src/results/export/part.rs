@@ -1,4 +1,4 @@
-//! The incomplete file of an interrupted export, and the information that is needed to resume it.
+//! The incomplete file of an interrupted export, and the information that is needed to resume the export.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::exit::Misused;
 
-/// A file with a temporary name. It gets its final name when it is complete, because a truncated file can look
-/// complete.
+/// A file with a temporary name. The file gets its final name only when it is complete, because a truncated file can
+/// look complete.
 ///
-/// If this value is dropped before the file is complete, the file is deleted, unless the download can be resumed.
+/// If a `Part` is dropped before the file is complete, the file is deleted, unless the download can be resumed.
 pub(super) struct Part {
     target: PathBuf,
     path: PathBuf,
@@ -24,21 +24,22 @@ pub(super) struct Part {
     whole: bool,
 }
 
-/// The export to which a part belongs. A note contains no secrets, because the signed link is removed.
+/// A description of the export to which a part belongs. A note contains no secrets, because the signed link is
+/// removed.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Note {
     /// The URL of the set, without its query string.
     pub(super) set: String,
     /// The parameters of the export.
     pub(super) request: String,
-    /// The validator (`ETag`) of exactly these bytes.
+    /// The validator (`ETag`) of the exported file on the server.
     pub(super) etag: String,
-    /// The total number of bytes, if it is known.
+    /// The total number of bytes, if this number is known.
     pub(super) total: Option<u64>,
 }
 
 impl Part {
-    /// Creates a part, and replaces an earlier part.
+    /// Creates the part for a new export, and deletes the part of an earlier export to the same file.
     pub(super) fn begin(target: &Path) -> Result<Self> {
         let path = beside(target, ".part");
         let file = File::create(&path).with_context(|| format!("{} cannot be written", path.display()))?;

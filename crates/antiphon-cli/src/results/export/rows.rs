@@ -53,7 +53,8 @@ pub(super) struct Writer {
     format: Format,
     /// The columns of a CSV file.
     columns: Vec<String>,
-    /// Whether the server declared the columns. If not, the columns come from the first rows.
+    /// Whether the server declared the columns. If the server declared no columns, the columns come from the first
+    /// rows.
     declared: bool,
     pub(super) rows: u64,
 }
@@ -86,14 +87,16 @@ impl Writer {
                     let cells = self.columns.iter().map(|name| row.get(name).copied());
                     out.write_all(csv::line(cells).as_bytes())?;
                 }
-                Format::Arrow | Format::Parquet | Format::Xlsx => bail!("only a server writes this format"),
+                Format::Arrow | Format::Parquet | Format::Xlsx => bail!(
+                    "the CLI cannot write this format: use `--format csv`, `json` or `ndjson`, or export a saved result set"
+                ),
             }
             self.rows += 1;
         }
         Ok(())
     }
 
-    /// Checks that the header contains all columns of the row. The header is already written, so the values of a
+    /// Checks that the header contains all columns of the row. The CSV header is already written, so the values of a
     /// missing column would be lost.
     fn check(&self, row: &HashMap<String, &RawValue>) -> Result<()> {
         match row.keys().find(|name| !self.declared && !self.columns.contains(name)) {
@@ -110,7 +113,7 @@ impl Writer {
         Ok(out.write_all(csv::line(names.iter().map(|name| Some(&**name))).as_bytes())?)
     }
 
-    /// Writes the end of the file. Without rows, writes an empty array or the CSV header.
+    /// Writes the end of the file. If the set has no rows, writes an empty array or the CSV header.
     pub(super) fn end(&self, out: &mut impl Write) -> Result<()> {
         match self.format {
             Format::Json if self.rows == 0 => writeln!(out, "[]")?,

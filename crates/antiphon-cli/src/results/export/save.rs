@@ -27,8 +27,8 @@ pub(super) struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// Starts the download. `resume` contains a number of bytes and a validator. With `resume`, continues the download
-    /// of the file with this validator after these bytes.
+    /// Starts the download. `resume` contains a number of bytes and a validator. If `resume` is set, the download
+    /// continues after the given number of bytes, provided that the file still has the given validator.
     async fn open(&self, resume: Option<(u64, String)>) -> Result<Download, DualResponseClientError> {
         let mut options = self.options.clone();
         if let Some((bytes, tag)) = resume {
@@ -38,16 +38,16 @@ impl Source<'_> {
     }
 }
 
-/// An export to a file that can be resumed.
+/// An export that writes a file and that can be resumed.
 pub(super) struct Save<'a> {
     pub(super) path: &'a Path,
-    /// The URL of the set, which is compared when an export is resumed.
+    /// The URL of the result set. The CLI resumes an export only if this URL is unchanged.
     pub(super) set: String,
-    /// The parameters of the export, which are compared when an export is resumed.
+    /// The parameters of the export. The CLI resumes an export only if these parameters are unchanged.
     pub(super) request: String,
     /// Whether to resume an existing part.
     pub(super) resume: bool,
-    /// The number of rows, if it is known.
+    /// The number of rows, if this number is known.
     pub(super) rows: Option<u64>,
 }
 
@@ -109,15 +109,15 @@ impl Save<'_> {
     }
 }
 
-/// Returns whether a failed export can start again. It can if the file on the server has changed. It also can if the
-/// connection broke, and the download has no validator with which it could be resumed.
+/// Returns whether a failed export can start again. An export can start again if the file on the server has changed. An
+/// export can also start again if the connection broke, and the download has no validator for a resume.
 fn begins_again(download: &Download, error: &DualResponseClientError) -> bool {
     let unanswered = error.status().is_none();
     matches!(error, DualResponseClientError::Changed) || (unanswered && download.tag().is_none())
 }
 
-/// Writes the export to standard output or into a JSON array. Such an export cannot be resumed or started again,
-/// because written bytes cannot be withdrawn.
+/// Writes the export to standard output or into a JSON array. An export to standard output or into an array cannot be
+/// resumed or started again, because written bytes cannot be withdrawn.
 pub(super) async fn pour(source: &Source<'_>, out: &mut impl Write, bar: &Bar) -> Result<Option<u64>> {
     let format = source.format;
     let mut count = Count::new(format);

@@ -1,4 +1,4 @@
-//! Heartbeats of replicas. Also removes the data of ended sessions and of stopped replicas.
+//! Writes and checks the heartbeats of replicas, and removes the data of ended sessions and of stopped replicas.
 
 use std::{sync::Arc, time::Duration};
 
@@ -60,7 +60,7 @@ impl Replicas {
         Ok(replica == self.id || self.store.get(&format!("replicas/{replica}")).await?.is_some())
     }
 
-    /// Returns whether a part of a session can still write to the log.
+    /// Returns whether a part of a session can still write to the log of the session.
     pub(super) async fn is_alive(&self, part: &LocalSessionId) -> Result<bool> {
         if part.replica != self.id {
             return self.is_replica_alive(&part.replica).await;
@@ -75,7 +75,7 @@ impl Replicas {
         self.bus.publish(&place.topic(), Bytes::from_static(END)).await
     }
 
-    /// Removes the data that depends on an expired record.
+    /// Removes the data in the backend that depends on an expired record.
     pub(super) async fn remove_with(self: &Arc<Self>, record: &Record) -> Result<()> {
         if let Some(name) = record.key.strip_prefix("sessions/") {
             let segment =

@@ -1,4 +1,4 @@
-//! Removes expired records.
+//! Removes expired records of shared sessions from the backend.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,19 +7,19 @@ use futures_util::{StreamExt as _, stream};
 
 use super::Replicas;
 
-/// The maximum time for the removal of one record and its dependent data. After this time, another replica can try to
-/// remove the record.
+/// The maximum time for the removal of one record and its dependent data. If a replica exceeds this time, another
+/// replica can try to remove the record.
 const LEASE: Duration = Duration::from_secs(60);
 
-/// The number of expired records that are claimed together.
+/// The number of expired records that a replica claims together.
 const BATCH: usize = 64;
-/// The number of claimed records that are removed concurrently.
+/// The number of claimed records that a replica removes concurrently.
 const ABREAST: usize = 8;
 
 const OF_SESSIONS: &[&str] = &["sessions/", "answers/", "replicas/"];
 
-/// Removes expired records and the data that depends on them. Every replica calls this function. The store ensures
-/// that each record is removed only once.
+/// Removes expired records and the data that depends on these records. Every replica calls `clean_up`. The store
+/// ensures that each record is removed only once.
 pub(super) async fn clean_up(replicas: &Arc<Replicas>) {
     for prefix in OF_SESSIONS {
         if let Err(error) = remove_expired(replicas, prefix).await {
@@ -28,7 +28,8 @@ pub(super) async fn clean_up(replicas: &Arc<Replicas>) {
     }
 }
 
-/// Removes all expired records of a kind. The dependent data of each record is removed before the record.
+/// Removes all expired records whose key starts with `prefix`. The dependent data of each record is removed before the
+/// record.
 async fn remove_expired(replicas: &Arc<Replicas>, prefix: &str) -> Result<()> {
     while !replicas.stopped.is_cancelled() {
         let expired = replicas.store.claim_expired(prefix, LEASE, BATCH).await?;

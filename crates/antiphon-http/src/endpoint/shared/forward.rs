@@ -1,5 +1,5 @@
-//! Forwards answers of clients. If an answer arrives at another replica than the replica that sent the question, it is
-//! forwarded.
+//! Forwards answers of clients. An answer is forwarded if it arrives at another replica than the replica that sent the
+//! question.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,16 +11,16 @@ use serde::{Deserialize, Serialize};
 use super::{Replicas, ids::Numbered, random_name};
 use antiphon_store::{PIECE, Pieces};
 
-/// How long a forwarded answer waits for the replica that sent the question. Usually, the wait takes only milliseconds.
-/// It takes longer if that replica has stopped.
+/// The maximum time for which a forwarded answer waits for the replica that sent the question. Usually, an answer
+/// waits only some milliseconds. The answer waits longer if the replica that sent the question has stopped.
 const WAITS: Duration = Duration::from_secs(60);
 
 /// The maximum number of attempts to deliver an answer.
 const ATTEMPTS: u32 = 6;
-/// The pause before the second attempt. Each further pause is twice as long.
+/// The pause before the second attempt to deliver an answer. Each further pause is twice as long as the pause before.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// An answer that is being forwarded.
+/// The stored form of an answer that is being forwarded.
 #[derive(Debug, Serialize, Deserialize)]
 struct ForwardedAnswer {
     session: String,
@@ -66,8 +66,8 @@ impl Replicas {
         let Some(record) = self.store.get(key).await? else { return Ok(()) };
         let forwarded = serde_json::from_slice::<ForwardedAnswer>(&record.value).ok();
         let pieces = forwarded.as_ref().and_then(|forwarded| forwarded.pieces.clone());
-        // The pieces are read before the record is deleted. If this read fails, the record stays in the store for
-        // another attempt.
+        // The pieces are read before the record is deleted. If the pieces cannot be read, the record stays in the store
+        // for another attempt.
         let read = match &pieces {
             Some(pieces) => pieces.get(&*self.store).await?,
             None => None,
@@ -79,7 +79,7 @@ impl Replicas {
             Err(error) => return Err(error),
         }
         if let Some(pieces) = pieces {
-            // If the pieces are not deleted here, they expire.
+            // If the deletion of the pieces fails, the store removes the pieces when they expire.
             let _ = pieces.delete(&*self.store).await;
         }
         let forwarded = forwarded.map(|forwarded| {
@@ -140,7 +140,8 @@ async fn deliver(replicas: Arc<Replicas>, key: String) {
     );
 }
 
-/// Lists and delivers all waiting answers. This function is called if a notification may have been missed.
+/// Delivers all answers in the store that are addressed to this replica. A replica calls `look_again` if it may have
+/// missed a notification.
 async fn look_again(replicas: &Arc<Replicas>) {
     let prefix = format!("answers/{}/", replicas.id);
     let mut after = None;

@@ -1,4 +1,4 @@
-//! IDs that contain a replica and a session part.
+//! IDs that contain the name of a replica and the number of a session part.
 
 use std::{fmt, future::Future, str::FromStr};
 
@@ -11,10 +11,10 @@ use rmcp::{
 use super::NAME;
 use antiphon_transport::drain::Counted;
 
-/// The ID of a part of a session: the ID of the replica, and the number of the part in this replica.
+/// The ID of the part of a session at one replica: the ID of the replica, and the number of the part in this replica.
 ///
-/// The ID is unique. Longer IDs that begin with it are therefore unique too. So an answer always finds its question,
-/// even if the session is restored or another replica receives the answer.
+/// The ID of a session part is unique. Because of the unique prefix, a replica can always assign an answer to its
+/// question. The prefix works even if the session is restored, or if another replica receives the answer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct LocalSessionId {
     pub(super) replica: String,
@@ -27,7 +27,7 @@ impl fmt::Display for LocalSessionId {
     }
 }
 
-/// The ID of a numbered item in a session part: a request to the client, or a stream.
+/// The number that identifies one request to the client, or one event stream, within a part of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Numbered {
     pub(super) part: LocalSessionId,
@@ -56,7 +56,8 @@ impl FromStr for Numbered {
     }
 }
 
-/// Returns the ID of the request that `message` answers. Returns `None` if no replica sent this request.
+/// Returns the ID of the request that `message` answers. Returns `None` if the ID in `message` is not the ID of a
+/// replica's request.
 pub(super) fn answered(message: &ClientJsonRpcMessage) -> Option<Numbered> {
     let id = match message {
         ClientJsonRpcMessage::Response(response) => &response.id,
@@ -78,9 +79,10 @@ pub(super) fn readdress(message: &mut ClientJsonRpcMessage, number: i64) {
     }
 }
 
-/// The transport of a session. It adds the ID of the session part to the IDs of requests.
+/// The transport of a session part. The transport adds the ID of the session part to the IDs of requests to the
+/// client.
 ///
-/// The SDK numbers requests from 0 in every replica, so these numbers are not unique.
+/// The SDK numbers requests from 0 in every replica, so the numbers of the SDK are not unique.
 pub(crate) struct Marked {
     pub(super) inner: Counted<WorkerTransport<LocalSessionWorker>>,
     pub(super) part: LocalSessionId,

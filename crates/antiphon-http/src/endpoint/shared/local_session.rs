@@ -1,4 +1,4 @@
-//! The part of a session that one replica has.
+//! The part of a shared session that one replica has.
 
 use std::{
     fmt,
@@ -28,33 +28,35 @@ use antiphon_transport::session::{Groups, Set, Setting, Settings, SharedSession,
 
 use super::super::local::primes;
 
-/// The part of a session that this replica has.
+/// The part of a shared session that this replica has.
 pub(crate) struct LocalSession {
     pub(super) id: LocalSessionId,
     pub(super) session: SessionId,
     pub(super) log: Arc<Log>,
-    /// The session manager of the SDK. It contains only this session.
+    /// The session manager of the SDK for this session part. The manager contains only this session.
     pub(super) local: LocalSessionManager,
     caller: OnceLock<Option<String>>,
-    /// Whether streams begin with an event without data.
+    /// Whether the streams of the session begin with an event without data.
     primes: OnceLock<bool>,
     settings: Arc<Settings>,
     initialized: AtomicBool,
     listens: Mutex<Listens>,
 }
 
-/// Whether this replica writes changes to the session's log. Only one replica needs to write these changes.
+/// Whether this replica writes change notifications to the session's log. Only one replica needs to write the change
+/// notifications of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Listens {
-    /// The client listens at this replica, or listened here most recently.
+    /// The client listens at this replica, or listened at this replica most recently.
     Here,
-    /// The client has just started to listen at another replica. Both replicas write changes until this time. The log
-    /// stores each change only once.
+    /// The client has just started to listen at another replica. Both replicas write change notifications until the
+    /// time in this variant. The log stores each notification only once.
     Until(Instant),
     No,
 }
 
-/// How long a replica continues to write changes after the client has started to listen at another replica.
+/// The time for which a replica continues to write change notifications after the client has started to listen at
+/// another replica.
 const OVERLAP: Duration = Duration::from_secs(2);
 
 impl LocalSession {
@@ -89,7 +91,7 @@ impl LocalSession {
         }
     }
 
-    /// Returns a digest of the caller that can use the session.
+    /// Returns a digest of the caller that opened the session. No other caller can use the session.
     pub(super) fn caller(&self) -> Option<&String> {
         self.caller.get()?.as_ref()
     }
@@ -104,7 +106,8 @@ impl LocalSession {
         self.primes.get().copied().unwrap_or(true)
     }
 
-    /// Returns whether the caller must initialize the session at this replica. Only the first call returns `true`.
+    /// Returns whether the calling code must initialize the session at this replica. Only the first call of `begins`
+    /// returns `true`.
     pub(super) fn begins(&self) -> bool {
         !self.initialized.swap(true, Ordering::AcqRel)
     }
@@ -125,7 +128,8 @@ impl LocalSession {
         };
         if let Some(record) = place.change(change).await? {
             self.settings.replace(record.level, record.subscriptions, record.elicitations);
-            // Groups are always read from the store, so the other replicas do not need this notification.
+            // Replicas always read the enabled groups from the store, so they do not need a notification of this
+            // change.
             if !matches!(setting, Setting::GroupEnabled(_) | Setting::GroupDisabled(_)) {
                 place.replicas.tell(&News::Settings { session: place.name.clone() }).await?;
             }
@@ -133,7 +137,7 @@ impl LocalSession {
         Ok(())
     }
 
-    /// Loads the settings that were changed at another replica.
+    /// Loads the session settings that were changed at another replica.
     pub(super) async fn reload(&self) -> Result<()> {
         if let Some(record) = self.log.place.load().await? {
             self.settings.replace(record.level, record.subscriptions, record.elicitations);
@@ -157,7 +161,8 @@ impl LocalSession {
     pub(super) async fn stay(&self) {
         let handle = self.local.sessions.read().await.get(&self.session).cloned();
         if let Some(handle) = handle {
-            // This call closes a channel that does not exist. Its only purpose is that the SDK registers activity.
+            // The channel that this call closes does not exist. The call only makes the SDK register activity in the
+            // session.
             let _ = handle.close_request_wise_channel(u64::MAX).await;
         }
     }
@@ -168,12 +173,13 @@ impl LocalSession {
         }
     }
 
-    /// Opens a stream for the messages that do not belong to a request.
+    /// Opens a stream for the messages of the session that do not belong to a request.
     pub(super) async fn listen(self: &Arc<Self>, retry: Duration) -> Result<Sent> {
         let (listener, begun) = self.take_over().await?;
         let place = &self.log.place;
         let heard = place.load().await?.is_none_or(|record| record.heard);
-        // The log stores the messages from before the client's first stream, so that this stream can send them.
+        // The log also stores messages that are sent before the client opens its first stream, so that the first stream
+        // can deliver these messages.
         let at = if heard { begun } else { Position::default() };
         if !heard {
             place.change(|record| record.heard = true).await?;
@@ -185,7 +191,7 @@ impl LocalSession {
         Ok(EventStream::spawn(self, stream, at, first))
     }
 
-    /// Resumes the stream that contains the event `last`, directly after this event.
+    /// Resumes the stream that contains the event `last`. The resumed stream starts directly after this event.
     pub(super) async fn resume(self: &Arc<Self>, last: EventId, lists: &[&str]) -> Result<Option<Sent>> {
         let Some(holder) = last.stream.strip_prefix(COMMON).and_then(|rest| rest.strip_prefix('-')) else {
             let Ok(request) = last.stream.parse() else { return Ok(None) };
@@ -194,7 +200,8 @@ impl LocalSession {
         let replicas = &self.log.place.replicas;
         let mut first = Vec::new();
         if holder != replicas.id && !replicas.is_replica_alive(holder).await? {
-            // After that replica stopped, no replica has written the changes.
+            // The client listened at a replica that has stopped. Since then, no replica has written change
+            // notifications to the log.
             first.extend(lists.iter().map(|list| ServerSseMessage::from_message(changed(list).into())));
         }
         let (listener, _) = self.take_over().await?;

@@ -1,4 +1,4 @@
-//! The log of a session. It contains all messages that all replicas have sent in all streams of the session.
+//! The log of a session, which contains all messages that all replicas have sent in all streams of the session.
 
 use std::{collections::VecDeque, fmt, str::FromStr, sync::Arc};
 
@@ -10,18 +10,19 @@ use tokio::sync::Mutex;
 use super::record::SessionStorage;
 use antiphon_store::{PIECE, Pieces};
 
-/// The maximum number of entries in a segment. The log keeps the last two segments. Older segments are deleted.
+/// The maximum number of entries in a segment of the log. The log keeps the last two segments. Older segments are
+/// deleted.
 const SEGMENT_EVENTS: u64 = 4096;
-/// The maximum size of a segment, in bytes.
+/// The maximum size of a segment of the log, in bytes.
 const SEGMENT_BYTES: u64 = 16 * 1024 * 1024;
 
-/// An upper limit for the number of segments. No session has this many segments.
+/// An upper limit for the number of a segment. No session has this many segments.
 const SEGMENTS: u64 = u32::MAX as u64;
 
-/// The name of the stream of messages that do not belong to a request. Clients listen to this stream with GET.
+/// The name of the stream of messages that do not belong to a request. Clients listen to the common stream with GET.
 pub(super) const COMMON: &str = "all";
 
-/// The position in a log from which to continue reading.
+/// A position in a log, from which a reader continues to read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Position {
     pub(super) segment: u64,
@@ -31,8 +32,8 @@ pub(super) struct Position {
 /// The ID of an event: the name of the event's stream, and the position in the log directly after the event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct EventId {
-    /// The name of the stream. For the common stream, this is `all-` and the ID of the replica at which the client
-    /// listened.
+    /// The name of the event's stream. For the common stream, the name consists of `all-` and the ID of the replica at
+    /// which the client listened.
     pub(super) stream: String,
     pub(super) after: Position,
 }
@@ -51,7 +52,7 @@ impl FromStr for EventId {
         let mut number = || pieces.next().and_then(|piece| piece.parse().ok()).ok_or(());
         let (next, segment): (u64, u64) = (number()?, number()?);
         let stream = pieces.next().ok_or(())?.to_owned();
-        // The ID comes from a client, so it can be invalid. No log has such a position.
+        // The ID comes from a client, so the ID can contain a position that no log has.
         if next > SEGMENT_EVENTS || segment > SEGMENTS {
             return Err(());
         }
@@ -59,22 +60,22 @@ impl FromStr for EventId {
     }
 }
 
-/// The metadata of an entry. In the entry, the metadata is before the message.
+/// The metadata of a log entry. A log entry contains its metadata, followed by the message.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Head {
     pub(super) stream: String,
-    /// The size of the segment in bytes, including this entry.
+    /// The number of bytes in the segment up to and including this entry.
     total: u64,
     /// The ID of the change that this entry announces to the client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) change: Option<String>,
-    /// The stream that becomes the listener of the common stream at this entry.
+    /// The stream that sends the messages of the common stream from this entry on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) listener: Option<String>,
-    /// Whether notifications are missing before this entry.
+    /// Whether the log lacks notifications that the server sent before this entry.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) partial: bool,
-    /// The location of the message, if it is too large for the entry.
+    /// The location of the message, if the message is too large for the entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) pieces: Option<Pieces>,
 }
@@ -90,7 +91,7 @@ impl Head {
     }
 }
 
-/// Decodes an entry into its metadata and its message.
+/// Decodes a log entry into its metadata and its message.
 pub(super) fn decode(entry: &Bytes) -> Option<(Head, Bytes)> {
     let end = entry.iter().position(|&byte| byte == b'\n')?;
     Some((serde_json::from_slice(&entry[..end]).ok()?, entry.slice(end + 1..)))
@@ -110,18 +111,19 @@ pub(super) struct Log {
     tip: Mutex<Tip>,
 }
 
-/// The end of the log, as far as this replica has read. If an append fails with a conflict, other replicas have added
-/// entries.
+/// The end of the log, as far as this replica has read. If this replica cannot append an entry because of a conflict,
+/// other replicas have added entries.
 #[derive(Debug, Default)]
 struct Tip {
     at: Position,
     total: u64,
     full: bool,
-    /// The IDs of the most recent changes in the log.
+    /// The IDs of the most recent changes that the log contains.
     changes: VecDeque<String>,
 }
 
-/// The number of change IDs that are remembered. A duplicate of an older change is not recognized and is written again.
+/// The number of change IDs that a replica remembers. If a duplicate of an older change arrives, the replica writes
+/// the change again.
 const CHANGES: usize = 64;
 
 impl Tip {
@@ -144,12 +146,14 @@ impl Log {
         Self { place, tip: Mutex::new(Tip { at, ..Tip::default() }) }
     }
 
-    /// Returns the end of the log, as far as this replica has read. All future entries are after this position.
+    /// Returns the end of the log, as far as this replica has read. All future entries are after the returned
+    /// position.
     pub(super) async fn tip(&self) -> Position {
         self.tip.lock().await.at
     }
 
-    /// Adds an entry, and returns the position after the entry. Does not add a change that the log already contains.
+    /// Adds an entry to the log, and returns the position after the entry. A change that the log already contains is
+    /// not added again.
     pub(super) async fn append(&self, mut head: Head, body: Bytes) -> Result<Position> {
         let store = &*self.place.replicas.store;
         let mut inline = body;
@@ -174,7 +178,7 @@ impl Log {
                 Err(Error::LogConflict { found, .. }) if found > tip.at.next => {
                     self.catch_up(&mut tip, &log, found).await?;
                 }
-                // This error also occurs if another replica has deleted the log and the session.
+                // The append also fails with a conflict if another replica has deleted the log and the session.
                 Err(error) => return Err(error),
             }
         };
@@ -188,9 +192,9 @@ impl Log {
         Ok(at)
     }
 
-    /// Reads the entries that other replicas have written.
+    /// Reads the log entries that other replicas have written.
     async fn catch_up(&self, tip: &mut Tip, log: &str, found: u64) -> Result<()> {
-        // Older entries cannot announce the same change.
+        // The replica skips older entries, because older entries cannot announce the same change.
         tip.at.next = tip.at.next.max(found.saturating_sub(CHANGES as u64));
         while tip.at.next < found {
             let entries = self.place.replicas.store.read(log, tip.at.next, CHANGES).await?;
@@ -204,7 +208,7 @@ impl Log {
         Ok(())
     }
 
-    /// Notifies the readers of the log at other replicas.
+    /// Notifies other replicas, which read the log, that the log has new entries.
     fn tell_of_more(&self) {
         let place = Arc::clone(&self.place);
         tokio::spawn(async move {
@@ -214,7 +218,7 @@ impl Log {
         });
     }
 
-    /// Deletes old segments. Only the new segment and the segment before it stay.
+    /// Deletes old segments of the log. Only the segment `begun` and the segment before `begun` stay.
     fn drop_oldest(&self, begun: u64) {
         let place = Arc::clone(&self.place);
         tokio::spawn(async move {

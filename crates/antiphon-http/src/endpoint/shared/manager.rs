@@ -34,7 +34,7 @@ use super::super::{
     principal_of,
 };
 
-/// How long a loaded session record stays in memory. The SDK needs the record to restore the session.
+/// The time for which a loaded session record stays in memory. The SDK needs the record to restore the session.
 const RESTORED: Duration = Duration::from_secs(10);
 
 impl SessionManager for Sessions {
@@ -106,7 +106,8 @@ impl SessionManager for Sessions {
         let part = self.find(id)?;
         part.log.place.touch();
         message.insert_extension(OfSession(Arc::clone(&part) as Arc<dyn SharedSession>));
-        // The stream is boxed, because its type borrows from the session part although its value does not.
+        // The stream is boxed, because the type of the stream borrows from the session part. The value of the stream
+        // does not borrow from the session part.
         let events: Events = Box::pin(part.local.create_stream(id, message).await?);
         Ok(primed(events, part.primes()))
     }
@@ -173,8 +174,8 @@ impl SessionStore for Sessions {
         let Some(record) = self.place(name.clone()).load().await? else { return Ok(None) };
         let state = SessionState::new(record.params.clone());
         let mut read = lock(&self.read);
-        // If a client disconnects before its session is restored, the loaded record is not used. Such records are
-        // removed here.
+        // If a client disconnects before its session is restored, the loaded record is not used. The server removes
+        // unused records here.
         read.retain(|_, (at, _)| at.elapsed() < RESTORED);
         read.insert(name, (Instant::now(), record));
         Ok(Some(state))

@@ -1,4 +1,4 @@
-//! Messages from a log. They are sent exactly as they were written.
+//! Messages from the log of a session. A stored message is sent exactly as it was written.
 
 use rmcp::model::{
     CustomNotification, CustomRequest, CustomResult, JsonRpcError, RequestId, ServerJsonRpcMessage,
@@ -6,9 +6,9 @@ use rmcp::model::{
 };
 use serde_json::{Map, Value, json};
 
-/// A message to the client, from a log.
+/// A message to the client, from the log of a session.
 ///
-/// The SDK must not parse a stored message. It would choose the first type that matches, and could then send a
+/// The SDK must not parse a stored message. The SDK would choose the first type that matches, and could then send a
 /// different message.
 #[derive(Debug)]
 pub(super) struct StoredMessage(ServerJsonRpcMessage);
@@ -18,8 +18,8 @@ impl StoredMessage {
         let text = message;
         let mut message: Map<String, Value> = serde_json::from_slice(text).ok()?;
         if message.contains_key("method") && !message.contains_key("params") {
-            // If the message has no parameters, the SDK's type loses nothing. A custom message would contain the
-            // parameters `null`.
+            // A message without parameters loses nothing if the SDK parses it. As a custom message, the message would
+            // get the parameters `null`.
             return serde_json::from_slice(text).map(Self).ok();
         }
         let id = match message.remove("id") {
@@ -46,7 +46,7 @@ impl StoredMessage {
         }))
     }
 
-    /// Returns whether the message is the response to a request of the client.
+    /// Returns whether the stored message is the response to a request of the client.
     pub(super) fn is_answer(&self) -> bool {
         matches!(self.0, ServerJsonRpcMessage::Response(_) | ServerJsonRpcMessage::Error(_))
     }
@@ -58,14 +58,14 @@ impl From<StoredMessage> for ServerJsonRpcMessage {
     }
 }
 
-/// Creates a message that tells the client that some events of a stream are missing.
+/// Creates a message which informs the client that some events of a stream are missing.
 pub(super) fn missing() -> StoredMessage {
     let data = "some notifications of this stream were dropped while no client was connected";
     let params = json!({"level": "warning", "logger": "antiphon", "data": data});
     StoredMessage(notification("notifications/message".into(), Some(params)))
 }
 
-/// Creates a message that tells the client that a list has changed.
+/// Creates a notification that the list `list` has changed.
 pub(super) fn changed(list: &str) -> StoredMessage {
     StoredMessage(notification(format!("notifications/{list}/list_changed"), Some(json!({}))))
 }

@@ -47,8 +47,8 @@ use tokio_util::sync::CancellationToken;
 use self::local_session::LocalSession;
 pub(super) use self::sessions::Sessions;
 
-/// The MCP 2025-11-25 sessions that this process shares with other replicas. Use the same value for all endpoints of a
-/// server. Each clone is a handle to the same sessions.
+/// The MCP 2025-11-25 sessions that this process shares with other replicas. Use the same `SharedSessions` for all
+/// endpoints of a server. Each clone of a `SharedSessions` is a handle to the same sessions.
 #[derive(Clone, Debug)]
 pub struct SharedSessions(Arc<Replicas>);
 
@@ -58,8 +58,8 @@ impl SharedSessions {
         Self(Replicas::new(backend, drain, stopped))
     }
 
-    /// Removes expired session records and their data from the backend. Call this method periodically: the interval
-    /// must not be longer than [`shortest_life`](Self::shortest_life).
+    /// Removes expired session records and their data from the backend. Call `clean_up` periodically. The interval
+    /// between two calls must not be longer than [`shortest_life`](Self::shortest_life).
     pub async fn clean_up(&self) {
         cleanup::clean_up(&self.0).await;
     }
@@ -69,7 +69,7 @@ impl SharedSessions {
         self.0.shortest_life()
     }
 
-    /// Waits until all sessions in this process are closed, but at most 2 seconds.
+    /// Waits until all sessions in this process are closed. `ended` waits for at most 2 seconds.
     pub async fn ended(&self) {
         self.0.ended().await;
     }
@@ -85,10 +85,10 @@ pub(super) struct Replicas {
     store: Arc<dyn Store>,
     bus: Arc<dyn Bus>,
     begun: OnceCell<()>,
-    /// Cancelled when the server stops accepting requests.
+    /// The token that is cancelled when the server stops accepting requests.
     draining: CancellationToken,
     stopped: CancellationToken,
-    /// Cancelled when all sessions of this replica are closed.
+    /// The token that is cancelled when all sessions of this replica are closed.
     ended: CancellationToken,
     /// The number of session parts that this replica has created.
     parts: AtomicU64,
@@ -117,7 +117,8 @@ impl Replicas {
         }
     }
 
-    /// Starts to share sessions with the other replicas. Before this call, the replica writes nothing to the store.
+    /// Starts to share sessions with the other replicas. Before the first call of `ready`, the replica writes nothing
+    /// to the store.
     async fn ready(self: &Arc<Self>) -> antiphon_store::Result<()> {
         self.begun.get_or_try_init(|| self.begin_sessions()).await.copied()
     }
@@ -147,7 +148,8 @@ impl fmt::Debug for Replicas {
 /// The length of a replica's name, in characters.
 const NAME: usize = 10;
 
-/// Returns a unique random name. The name contains only characters that are easy to distinguish.
+/// Returns a unique random name for a replica or a listener. The name contains only characters that are easy to
+/// distinguish.
 fn random_name() -> String {
     const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
     let mut bytes = [0_u8; NAME];
@@ -157,7 +159,8 @@ fn random_name() -> String {
     bytes.iter().map(|byte| char::from(LETTERS[usize::from(byte % 32)])).collect()
 }
 
-/// Returns a digest of text that comes from outside. The digest can be used as a segment of a name in the store.
+/// Returns a digest of `parts`, which can come from a client. The digest is always a valid segment of a name in the
+/// store.
 fn digest(parts: &[&str]) -> String {
     let mut hash = Sha256::new();
     for part in parts {

@@ -14,16 +14,17 @@ use serde::{Deserialize, Serialize};
 
 use super::{LocalSession, Replicas, Sessions};
 
-/// A notification about a session, to all replicas. Most replicas have no part of this session.
+/// A notification about a session, to all replicas. Most replicas have no part of the session.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum News {
     /// The session has ended.
     Ended { session: String },
-    /// The client has changed a setting.
+    /// The client has changed a setting of the session.
     Settings { session: String },
     /// The client listens at the replica that sent this notification.
     Listens { session: String },
-    /// The client has cancelled a call. The sender cannot determine which replica runs this call.
+    /// The client has cancelled a call. The replica that sends the notification cannot determine which replica runs
+    /// the call.
     Cancelled { session: String, request: RequestId },
 }
 
@@ -111,7 +112,8 @@ async fn take(replicas: &Replicas, news: &News) {
     }
 }
 
-/// Checks all session parts. This function is called if a notification may have been missed.
+/// Checks the state of all session parts of this replica. A replica calls `look_again` if it may have missed a
+/// notification.
 async fn look_again(replicas: &Replicas) {
     for (sessions, part) in replicas.parts() {
         match part.log.place.load().await {

@@ -17,7 +17,7 @@ use antiphon_transport::session::{Elicitations, Subscriptions};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct SessionRecord {
     pub(super) params: InitializeRequestParams,
-    /// A digest of the caller that opened the session. Only this caller can use the session.
+    /// A digest of the caller that opened the session. No other caller can use the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) caller: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -30,10 +30,10 @@ pub(super) struct SessionRecord {
     /// The groups of tools that are enabled in the session.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(super) groups: BTreeSet<String>,
-    /// Whether the client has ever opened a stream to listen.
+    /// Whether the client has opened a stream to listen at any time in the session.
     #[serde(default)]
     pub(super) heard: bool,
-    /// The number of the last segment of the log, or of the segment before it.
+    /// The number of the last segment of the session's log. The stored number can be too low by one.
     #[serde(default)]
     pub(super) segment: u64,
 }
@@ -61,7 +61,7 @@ impl SessionStorage {
         format!("events/{}/{number}", self.name)
     }
 
-    /// Returns the topic on which new entries in the log are announced.
+    /// Returns the topic on which replicas announce new entries in the session's log.
     pub(super) fn topic(&self) -> String {
         format!("events/{}", self.name)
     }
@@ -81,7 +81,7 @@ impl SessionStorage {
         self.replicas.store.create(&self.key(), encode(record), Some(self.ttl)).await.map(drop)
     }
 
-    /// Changes the record and renews its TTL. Returns `None` if the record no longer exists.
+    /// Changes the session record and renews its TTL. Returns `None` if the record no longer exists.
     pub(super) async fn change(&self, change: impl Fn(&mut SessionRecord)) -> Result<Option<SessionRecord>> {
         loop {
             let Some((mut record, revision)) = self.load_at().await? else { return Ok(None) };
@@ -97,8 +97,8 @@ impl SessionStorage {
         }
     }
 
-    /// Renews the TTL of the record, because the session is in use. Does nothing if less than a third of the TTL has
-    /// passed since the last renewal.
+    /// Renews the TTL of the session record, because the session is in use. `touch` has no effect if less than a third
+    /// of the TTL has passed since the last renewal.
     pub(super) fn touch(self: &Arc<Self>) {
         if lock(&self.touched).elapsed() < self.ttl / 3 {
             return;
@@ -116,7 +116,7 @@ impl SessionStorage {
         *lock(&self.touched) = Instant::now();
     }
 
-    /// Removes the session and all messages that were sent in it.
+    /// Removes the session record and all messages that were sent in the session.
     pub(super) async fn delete(&self) -> Result<()> {
         let found = self.load_at().await?;
         if let Some((_, revision)) = &found {
@@ -128,7 +128,8 @@ impl SessionStorage {
         self.delete_events(found.map_or(0, |(record, _)| record.segment)).await
     }
 
-    /// Removes all messages that were sent in the session. `segment` is the segment that is recorded as the last one.
+    /// Removes all messages that were sent in the session. `segment` is the number of the last segment according to
+    /// the session record.
     pub(super) async fn delete_events(&self, segment: u64) -> Result<()> {
         // The log keeps one earlier segment. A replica that has stopped since then may have begun a later segment.
         for number in segment.saturating_sub(2)..=segment + 2 {
@@ -138,12 +139,12 @@ impl SessionStorage {
     }
 }
 
-/// Returns the name of a session in the backend.
+/// Returns the name that a session has in the backend.
 pub(super) fn session_name(id: &str) -> String {
     digest(&["session", id])
 }
 
-/// Returns a digest of the caller that opened a session. The caller cannot be derived from this digest.
+/// Returns a digest of the caller that opened a session. The name of the caller cannot be derived from the digest.
 pub(super) fn caller(name: &str, principal: Option<&str>) -> Option<String> {
     principal.map(|principal| digest(&["caller", name, principal]))
 }

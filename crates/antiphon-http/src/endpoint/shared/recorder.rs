@@ -27,7 +27,7 @@ pub(super) struct StreamLimits {
     pub(super) bytes: usize,
 }
 
-/// Stores the messages of one session part before they are sent.
+/// A recorder that stores the messages of one session part before the messages are sent.
 pub(super) struct Recorder {
     log: Arc<Log>,
     part: LocalSessionId,
@@ -42,7 +42,7 @@ struct Streams {
     open: HashMap<String, Stream>,
 }
 
-/// The stream of a request.
+/// The state of the event stream that belongs to a request.
 #[derive(Clone, Debug)]
 struct Stream {
     number: i64,
@@ -53,8 +53,8 @@ struct Stream {
     after: Position,
 }
 
-/// The maximum number of open streams that are remembered. This limit is needed because the recorder is not notified
-/// when the stream of a cancelled request ends.
+/// The maximum number of open streams that the recorder remembers. The limit is needed because the recorder is not
+/// notified when the stream of a cancelled request ends.
 const OPEN: usize = 4096;
 
 impl Recorder {
@@ -90,8 +90,8 @@ impl Recorder {
         stream
     }
 
-    /// Stores a message that does not belong to a request. The function returns no event ID, because the message is
-    /// sent from the log.
+    /// Stores a message that does not belong to a request. The function returns no event ID, because replicas send the
+    /// message from the log.
     async fn keep_common(&self, message: &ServerJsonRpcMessage) -> Result<(), EventStoreError> {
         let mut head = Head::of(COMMON);
         if let ServerJsonRpcMessage::Notification(notification) = message {
@@ -118,11 +118,12 @@ impl Recorder {
     }
 }
 
-/// Logs that an event could not be stored. The event is still sent. The client misses the event only if the stream
-/// breaks.
+/// Logs that an event could not be stored. The server still sends an event that could not be stored. The client misses
+/// this event only if the stream breaks.
 fn failed(error: &EventStoreError) {
     use antiphon_store::Error;
-    // In this case, the log was deleted because the session ended during a send. This is normal.
+    // The log was deleted, because the session ended while a message was sent. The failed write has no effect, because
+    // no client can resume the session.
     if matches!(error.downcast_ref(), Some(Error::LogConflict { found: 0, .. })) {
         tracing::debug!(%error, "a session ended before one of its events was stored");
     } else {

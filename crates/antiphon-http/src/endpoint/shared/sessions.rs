@@ -1,4 +1,4 @@
-//! The 2025-11-25 sessions of one HTTP route. Requests of these sessions can arrive at any replica.
+//! The 2025-11-25 sessions of one HTTP route. Requests of 2025-11-25 sessions can arrive at any replica.
 
 use std::{
     collections::HashMap,
@@ -34,18 +34,19 @@ use antiphon_transport::{
 
 use super::super::{Application, HttpConfig};
 
-/// How long a session is kept after its last use if sessions have no idle limit.
+/// The time for which a session is kept after its last use, if sessions have no idle limit.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Sessions that begin at one replica and can continue at any other replica.
+/// The sessions of one HTTP route, which begin at one replica and can continue at any other replica.
 pub(crate) struct Sessions {
     pub(super) app: Arc<dyn Application>,
     pub(super) replicas: Arc<Replicas>,
     /// The session parts of this replica, by session name.
     parts: RwLock<HashMap<String, Arc<LocalSession>>>,
-    /// Loaded records whose sessions are about to be restored.
+    /// The session records that this replica has loaded to restore their sessions.
     pub(super) read: Mutex<HashMap<String, (Instant, SessionRecord)>>,
-    /// Ensures that only one request at a time restores a session, because the SDK rejects concurrent restorations.
+    /// The locks that let only one request at a time restore a session, because the SDK rejects concurrent
+    /// restorations.
     restoring: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
     config: SessionConfig,
     limits: StreamLimits,
@@ -64,8 +65,8 @@ impl Sessions {
             restoring: Mutex::default(),
             config: session_config,
             limits: StreamLimits { events: config.stream_events, bytes: config.stream_bytes },
-            // The TTL of the record is renewed after a third of the TTL. So the record exists for at least the idle
-            // limit.
+            // The TTL of the record is renewed after a third of the TTL. With a TTL of 1.5 times the idle limit, the
+            // record exists at least for the idle limit.
             ttl: config.session_idle.unwrap_or(DAY) * 3 / 2,
         });
         replicas.register(&sessions);
@@ -132,7 +133,8 @@ impl Sessions {
         part.close().await;
     }
 
-    /// Delivers an answer to its question. If this session part did not send the question, drops the answer.
+    /// Delivers an answer to the session part that sent the question. If the session part `part` did not send the
+    /// question, the answer is dropped.
     pub(super) async fn answer(&self, part: &LocalSession, mut message: ClientJsonRpcMessage) {
         let Some(asked) = answered(&message).filter(|asked| asked.part == part.id) else {
             tracing::info!(
@@ -146,8 +148,8 @@ impl Sessions {
         }
     }
 
-    /// Returns whether the sender of the request `parts` can use the session. Other callers get the same response as
-    /// for an unknown session.
+    /// Returns whether the sender of the request `parts` can use the session `id`. Callers that cannot use a session
+    /// get the same response as for an unknown session.
     pub(crate) async fn admits(&self, id: &str, parts: &Parts) -> antiphon_store::Result<bool> {
         let name = session_name(id);
         let from = caller(&name, self.app.principal(parts).as_deref());
@@ -161,8 +163,8 @@ impl Sessions {
         Ok(of == from)
     }
 
-    /// Returns a guard for the first request of a session at this replica. While this request holds the guard, other
-    /// requests of the same session wait. Requests of other sessions do not wait.
+    /// Returns a guard for the first request of a session at this replica. While the first request holds the guard,
+    /// other requests of the same session wait. Requests of other sessions do not wait.
     pub(crate) async fn restoring(&self, id: &str) -> Option<Restoring<'_>> {
         let name = session_name(id);
         if self.part(&name).is_some() {
@@ -180,7 +182,7 @@ impl Sessions {
         lock(&self.restoring).len()
     }
 
-    /// Returns whether an event belongs to the stream of a request that this replica runs.
+    /// Returns whether the event ID `last` belongs to the stream of a request that this replica runs.
     pub(crate) fn holds(&self, last: &str) -> bool {
         let request = last.parse().ok().and_then(|last: EventId| last.stream.parse::<Numbered>().ok());
         request.is_some_and(|request| request.part.replica == self.replicas.id)
@@ -197,8 +199,8 @@ impl Sessions {
         part: &Arc<LocalSession>,
         mut message: ClientJsonRpcMessage,
     ) -> Result<(), Failure> {
-        // The client sends this notification once, to one replica. But every part of the session must receive the
-        // notification exactly once.
+        // The client sends `notifications/initialized` to only one replica. But every part of the session must receive
+        // this notification exactly once.
         if part.begins() {
             message.insert_extension(OfSession(Arc::clone(part) as Arc<dyn SharedSession>));
             part.local.accept_message(&part.session, message).await?;
@@ -232,7 +234,7 @@ impl fmt::Debug for Sessions {
     }
 }
 
-/// The error of a session operation, for the SDK.
+/// The error of a session operation, in the form that the SDK requires.
 #[derive(Debug)]
 pub(crate) enum Failure {
     Unknown,

@@ -22,13 +22,14 @@ use super::{
     record::SessionStorage,
 };
 
-/// The maximum time between two checks of the session. A check happens after this time even without a notification.
+/// The maximum time between two checks of the session. The stream checks the session after this time even without a
+/// notification.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The maximum time for the last read of a log.
+/// The maximum time for the last read of a log before a stream ends.
 const LAST: Duration = Duration::from_secs(1);
 
-/// The maximum number of entries in one read.
+/// The maximum number of log entries in one read.
 const PAGE: usize = 64;
 
 /// The message that is published on the topic of a session's log when the session has ended.
@@ -40,7 +41,8 @@ pub(super) struct EventStream {
     part: Weak<LocalSession>,
     stream: Followed,
     at: Position,
-    /// Whether the current segment ends at the position `at`. `None` if this is not known.
+    /// Whether the current segment ends at the position `at`. The field `full` is `None` if the end of the segment is
+    /// not known.
     full: Option<bool>,
     sender: Sender<ServerSseMessage>,
 }
@@ -48,14 +50,14 @@ pub(super) struct EventStream {
 /// The stream of a session that an [`EventStream`] reads.
 pub(super) enum Followed {
     Request(Numbered),
-    /// The messages that do not belong to a request. The stream sends these messages until another stream becomes the
-    /// listener.
+    /// The messages of the session that do not belong to a request. The stream sends these messages until another
+    /// stream becomes the listener.
     Common {
         listener: String,
         begun: bool,
     },
-    /// Another stream is the listener. This stream stays open without messages. If the stream ended, the client would
-    /// open it again.
+    /// The stream stays open without messages, because another stream is the listener. If the silent stream ended, the
+    /// client would open the stream again.
     Silent,
 }
 
@@ -109,7 +111,7 @@ impl EventStream {
                 () = tail.run() => return,
             }
             if matches!(tail.stream, Followed::Request(_)) {
-                // After this read, the client does not need to request the last entries from another replica.
+                // Because of this last read, the client does not need to request the last entries from another replica.
                 let _ = tokio::time::timeout(LAST, tail.read_on()).await;
             }
         });
@@ -127,7 +129,8 @@ impl EventStream {
     }
 
     async fn run(&mut self) {
-        // The subscription starts before the first read, so that no entry is missed between them.
+        // The subscription starts before the first read, so that the stream misses no entry between the subscription
+        // and the read.
         let mut news = self.place.replicas.bus.subscribe(&self.place.topic()).await;
         if let Err(error) = &news {
             tracing::warn!(%error, "the subscription to new events of a session failed; its stream polls instead");
@@ -148,8 +151,8 @@ impl EventStream {
         }
     }
 
-    /// Sends new entries. If `around` is true, this method also checks whether the session still exists, and whether
-    /// the stream still has a writer.
+    /// Sends new log entries to the client. If `around` is true, `look` also checks whether the session still exists,
+    /// and whether the stream still has a writer.
     async fn look(&mut self, around: bool) -> Result<More> {
         if around {
             let Some(record) = self.place.load().await? else { return Ok(More::Never) };
@@ -192,7 +195,8 @@ impl EventStream {
                     full = Some(head.is_last(after.next));
                     more = self.pass(head, body, after).await?;
                 }
-                // The position advances only now. If the store fails before, the same entry is read again.
+                // The position advances only after the entry was sent. If the store fails earlier, the stream reads the
+                // entry again.
                 (self.at, self.full) = (after, full);
                 if more == More::Never {
                     return Ok(More::Never);
@@ -215,8 +219,8 @@ impl EventStream {
         Ok(full)
     }
 
-    /// Sends the entry before the position `after`, if the entry belongs to the stream. If this method fails, it has
-    /// sent nothing.
+    /// Sends the entry before the position `after`, if the entry belongs to the stream. If `pass` fails, it has sent
+    /// nothing to the client.
     async fn pass(&mut self, head: Head, body: Bytes, after: Position) -> Result<More> {
         let name = match &mut self.stream {
             Followed::Request(request) => {
@@ -272,7 +276,7 @@ impl EventStream {
     }
 }
 
-/// Waits for a notification of new entries. Returns `false` if the session has ended.
+/// Waits for a notification of new log entries. Returns `false` if the session has ended.
 async fn next(news: &mut Result<Subscription>) -> bool {
     let event = match news {
         Ok(news) => news.next().await,

@@ -10,7 +10,8 @@ use super::{
 
 const FORMATS: [&str; 10] =
     ["date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uri", "uuid"];
-/// The supported keywords. All other keywords become part of the description.
+/// The keywords that Anthropic's structured output supports. All other keywords become a part of the schema's
+/// description.
 const KNOWN: [&str; 15] = [
     "$defs",
     "$ref",
@@ -29,7 +30,7 @@ const KNOWN: [&str; 15] = [
     "type",
 ];
 const MUTE: [&str; 5] = ["$id", "$schema", "default", "discriminator", "examples"];
-/// Keywords that cannot be removed without a change of the meaning.
+/// Keywords whose removal would change the meaning of a schema.
 const IMPOSSIBLE: [&str; 8] =
     ["dependentRequired", "dependentSchemas", "else", "if", "not", "oneOf", "prefixItems", "then"];
 const MAX_OPTIONAL: usize = 24;
@@ -81,8 +82,8 @@ impl Native {
         possible
     }
 
-    /// Closes an object schema, so that it allows no further fields. Optional fields stay optional. A map cannot be
-    /// closed, because its field names are unknown.
+    /// Closes an object schema, so that it allows no further fields. Optional fields of the schema stay optional. The
+    /// schema of a map cannot be closed, because the field names of the map are unknown.
     fn object(&mut self, schema: &mut Map<String, Value>) -> Option<()> {
         let named = schema.get("properties").and_then(Value::as_object).map(Map::len);
         if named.is_none() && !has_type(schema, "object") {
@@ -139,8 +140,8 @@ fn is_recursive(schema: &Map<String, Value>) -> bool {
             _ => {}
         }
     }
-    /// Returns whether a cycle of references is reachable from `name`. Definitions in `done` are skipped. Otherwise, a
-    /// few definitions could lead to an exponential number of paths.
+    /// Returns whether a cycle of references is reachable from `name`. The function skips definitions in `done`.
+    /// Without `done`, a few definitions could lead to an exponential number of paths.
     fn meets<'a>(
         name: &'a str,
         refs: &'a HashMap<String, Vec<String>>,

@@ -6,7 +6,7 @@ use super::{everywhere, forget, has_type, into_description, local, merge_lone_al
 
 const MUTE: [&str; 5] = ["$id", "$schema", "discriminator", "examples", "title"];
 
-/// Converts `schema` for Gemini. All schemas can be sent, but some constraints can be sent only as a part of the
+/// Converts `schema` for Gemini. Gemini accepts all converted schemas, but some constraints become a part of the
 /// description.
 pub(in crate::providers) fn native(schema: &Map<String, Value>) -> Value {
     let Value::Object(mut schema) = local::native(schema) else { return json!({}) };

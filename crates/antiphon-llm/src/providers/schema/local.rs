@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::each_inside;
 use crate::request::ToolDefinition;
 
-/// Converts `schema`: removes `$schema`, and writes boolean schemas as objects.
+/// Converts `schema` for servers that use grammars: removes `$schema`, and writes boolean schemas as objects.
 pub(in crate::providers) fn native(schema: &Map<String, Value>) -> Value {
     let mut schema = schema.clone();
     schema.remove("$schema");
@@ -25,7 +25,7 @@ fn spell_out(schema: &mut Map<String, Value>) {
     });
 }
 
-/// Returns the schema of the calls that [`plain`](crate::plain) asks for: a list of calls of these tools.
+/// Returns the schema of the calls that [`plain`](crate::plain) asks for: a list of calls of the tools in `tools`.
 pub(in crate::providers) fn calls(tools: &[ToolDefinition]) -> Value {
     let mut shared = Map::new();
     let calls: Vec<Value> = tools
@@ -57,7 +57,7 @@ pub(in crate::providers) fn calls(tools: &[ToolDefinition]) -> Value {
     schema
 }
 
-/// Embeds `schema` in another schema. The definitions of `schema` move to `shared` under unique names.
+/// Embeds `schema` in another schema. The function moves the definitions of `schema` to `shared` under unique names.
 fn hoist(mut schema: Value, place: usize, shared: &mut Map<String, Value>) -> Value {
     let mut whole = false;
     rename(&mut schema, place, &mut whole);

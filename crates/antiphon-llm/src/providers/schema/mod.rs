@@ -1,7 +1,7 @@
 //! Converts JSON Schemas for each provider.
 //!
-//! Providers differ in the keywords that they reject. Constraints that are removed from a schema are added to its
-//! descriptions. The caller validates the reply against the original schema.
+//! Each provider rejects different keywords of JSON Schema. If this module removes a constraint from a schema, it adds
+//! the constraint to the descriptions of the schema. The caller validates the reply against the original schema.
 
 pub(super) mod anthropic;
 pub(super) mod gemini;
@@ -10,7 +10,7 @@ pub(super) mod openai;
 
 use serde_json::{Map, Value, json};
 
-/// Keywords whose value is a schema.
+/// Keywords of JSON Schema whose value is a schema.
 const ONE: [&str; 10] = [
     "additionalProperties",
     "contains",
@@ -24,13 +24,13 @@ const ONE: [&str; 10] = [
     "unevaluatedProperties",
 ];
 
-/// Keywords whose value is a list of schemas.
+/// Keywords of JSON Schema whose value is a list of schemas.
 const LIST: [&str; 4] = ["allOf", "anyOf", "oneOf", "prefixItems"];
 
-/// Keywords whose value is an object of schemas.
+/// Keywords of JSON Schema whose value is an object that contains schemas.
 const NAMED: [&str; 5] = ["$defs", "definitions", "dependentSchemas", "patternProperties", "properties"];
 
-/// Calls `f` for every schema directly inside `schema`, with its keyword.
+/// Calls `f` for every schema directly inside `schema`, with the keyword that contains this inner schema.
 fn each_inside(schema: &mut Map<String, Value>, f: &mut impl FnMut(&str, &mut Value)) {
     for (key, value) in schema.iter_mut() {
         let key = key.as_str();
@@ -45,7 +45,7 @@ fn each_inside(schema: &mut Map<String, Value>, f: &mut impl FnMut(&str, &mut Va
     }
 }
 
-/// Calls `f` for every object schema in `schema`, the innermost first.
+/// Calls `f` for `schema` and for every object schema inside `schema`, innermost schemas first.
 fn everywhere(schema: &mut Map<String, Value>, f: &mut impl FnMut(&mut Map<String, Value>)) {
     each_inside(schema, &mut |_, inside| {
         if let Value::Object(inside) = inside {
@@ -60,7 +60,7 @@ fn forget(schema: &mut Map<String, Value>, keys: &[&str]) {
     schema.retain(|key, _| !keys.contains(&key.as_str()));
 }
 
-/// Removes `keys` from `schema` and adds their values to its description.
+/// Removes `keys` from `schema`, and adds the removed keywords and values to the description of `schema`.
 fn into_description(schema: &mut Map<String, Value>, keys: &[&str]) {
     let mut said: Vec<String> = Vec::new();
     for key in keys {
@@ -78,7 +78,8 @@ fn into_description(schema: &mut Map<String, Value>, keys: &[&str]) {
     }
 }
 
-/// Replaces `oneOf` by `anyOf`. The caller checks that the data matches only one of the schemas.
+/// Replaces `oneOf` by `anyOf` in `schema`. The caller checks that the data matches only one of the schemas in
+/// `anyOf`.
 fn one_of_as_any_of(schema: &mut Map<String, Value>) {
     if !schema.contains_key("anyOf")
         && let Some(list) = schema.remove("oneOf")
@@ -87,7 +88,8 @@ fn one_of_as_any_of(schema: &mut Map<String, Value>) {
     }
 }
 
-/// Merges the entry of an `allOf` with a single entry into the schema. Returns `false` if `allOf` has several entries.
+/// Merges the entry of `allOf` into `schema`, if `allOf` has a single entry. Returns `false` if `allOf` has several
+/// entries.
 fn merge_lone_all_of(schema: &mut Map<String, Value>) -> bool {
     match schema.get_mut("allOf").map(Value::take) {
         None => true,
@@ -116,12 +118,12 @@ fn has_type(schema: &Map<String, Value>, kind: &str) -> bool {
     }
 }
 
-/// Returns whether all values match the schema.
+/// Returns whether all JSON values match `schema`.
 fn is_anything(schema: &Map<String, Value>) -> bool {
     !["$ref", "anyOf", "const", "enum", "oneOf", "allOf", "type"].iter().any(|key| schema.contains_key(*key))
 }
 
-/// Returns the input schema of a tool with `properties`, which some providers require.
+/// Returns the input schema of a tool, and adds `properties` if it is missing. Some providers require `properties`.
 pub(super) fn with_properties(schema: &Map<String, Value>) -> Value {
     let mut schema = schema.clone();
     schema.entry("type").or_insert_with(|| "object".into());

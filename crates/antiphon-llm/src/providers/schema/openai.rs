@@ -8,9 +8,9 @@ use super::{
 
 const FORMATS: [&str; 9] =
     ["date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uuid"];
-/// Keywords that do not restrict the values.
+/// Keywords that do not restrict the values of a schema.
 const MUTE: [&str; 6] = ["$id", "$schema", "default", "discriminator", "examples", "title"];
-/// Keywords that restrict the values, but are not supported in strict mode.
+/// Keywords that restrict the values of a schema, but are not supported in strict mode.
 const SAID: [&str; 14] = [
     "contains",
     "contentEncoding",
@@ -27,7 +27,7 @@ const SAID: [&str; 14] = [
     "unevaluatedProperties",
     "uniqueItems",
 ];
-/// Keywords that cannot be removed without a change of the meaning.
+/// Keywords whose removal would change the meaning of a schema.
 const IMPOSSIBLE: [&str; 8] =
     ["dependentRequired", "dependentSchemas", "else", "if", "not", "oneOf", "prefixItems", "then"];
 const MAX_DEPTH: usize = 10;
@@ -79,7 +79,7 @@ impl Strict {
         let mut possible = Some(());
         let inner = if schema.contains_key("properties") { depth + 1 } else { depth };
         each_inside(schema, &mut |key, inside| {
-            // This value is the `false` that `object` inserted.
+            // The value of `additionalProperties` is the `false` that `object` inserted.
             if key == "additionalProperties" || possible.is_none() {
                 return;
             }
@@ -111,7 +111,8 @@ impl Strict {
     }
 }
 
-/// Checks that a reference points into this schema, and separates it from other keywords.
+/// Checks that the reference in `schema` points into the same document, and separates the reference from other
+/// keywords.
 fn reference(schema: &mut Map<String, Value>) -> Option<()> {
     let Some(Value::String(target)) = schema.get("$ref") else { return Some(()) };
     if target != "#" && !target.starts_with("#/$defs/") {

@@ -10,12 +10,12 @@ use super::ranges::{Kind, kind};
 pub enum AddressScope {
     /// The request can connect only to addresses of the public internet.
     Public,
-    /// The request can connect only to loopback addresses of this machine. The client uses this scope if only
-    /// [`allow_loopback`](crate::client::DualResponseClientOptions::allow_loopback) allows the request.
+    /// The request can connect only to loopback addresses of this machine. The client uses the scope `Loopback` if
+    /// only [`allow_loopback`](crate::client::DualResponseClientOptions::allow_loopback) allows the request.
     Loopback,
-    /// The request can connect to the public internet, to private networks and to this machine. The client uses this
-    /// scope for origins that the application lists. Cloud metadata services, link-local addresses and multicast are
-    /// never allowed.
+    /// The request can connect to the public internet, to private networks and to this machine. The client uses the
+    /// scope `Listed` for origins that the application allows. Requests to cloud metadata services, link-local
+    /// addresses and multicast addresses are never allowed.
     Listed,
 }
 
@@ -35,8 +35,8 @@ impl AddressScope {
         if fits { Ok(()) } else { Err(AddressRefused { address, name: None, kind }) }
     }
 
-    /// Checks whether a connection to the host of `url` is allowed, if the host is an IP address. A host name passes
-    /// this check.
+    /// Checks whether a connection to the host of `url` is allowed, if the host is an IP address. If the host is a
+    /// name, this check succeeds.
     ///
     /// # Errors
     ///

@@ -18,17 +18,17 @@ const MAX_URL: usize = 8 * 1024;
 /// The origins to which the client can send requests.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Policy {
-    /// Origins that the application listed. These origins can use `http`, and can be in private networks.
+    /// Origins that the application listed. An origin in this list can use `http`, and can be in a private network.
     pub(super) listed: Vec<Origin>,
-    /// Origin of the MCP endpoint. This origin must use `https`, and must be on the public internet.
+    /// Origin of the MCP endpoint. The MCP endpoint must use `https`, and must be on the public internet.
     pub(super) endpoint: Option<Origin>,
     /// Whether requests to this machine are allowed.
     pub(super) loopback: bool,
-    /// Whether an export can be redirected to any public address.
+    /// Whether the server can redirect an export to any public address.
     pub(super) public_redirects: bool,
 }
 
-/// A URL that was admitted.
+/// A URL to which the client can send requests, because the [`Policy`] allows the URL.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     pub(super) url: Url,
@@ -36,13 +36,14 @@ pub(super) struct Target {
 }
 
 impl Policy {
-    /// Parses `text`, and checks whether requests to this URL are allowed. The error contains the reason, and the
-    /// option that would allow the URL.
+    /// Parses `text`, and checks whether requests to this URL are allowed. If requests are not allowed, the error
+    /// contains the reason, and the option that would allow the URL.
     pub(super) fn admit(&self, text: &str) -> Result<Target, String> {
         if text.len() > MAX_URL {
             return Err(format!("the URL is too long: {} bytes, and the maximum is {MAX_URL}", text.len()));
         }
-        // URL parsers repair these characters in different ways, which an attacker can exploit.
+        // URL parsers treat control characters, spaces and backslashes in different ways, which an attacker can
+        // exploit.
         if text.contains(|char: char| char.is_control() || char.is_whitespace() || char == '\\') {
             return Err("the URL contains spaces, control characters or backslashes".to_owned());
         }
@@ -67,7 +68,7 @@ impl Policy {
         Ok(Target { url, reach })
     }
 
-    /// Checks whether an export can be redirected to `url`.
+    /// Checks whether the server can redirect an export to `url`.
     pub(super) fn admit_redirect(&self, mut url: Url) -> Result<Target, String> {
         let admitted = self.admit_url(url.clone());
         let anonymous = url.username().is_empty() && url.password().is_none();
@@ -133,13 +134,14 @@ fn is_local(url: &Url) -> bool {
     }
 }
 
-/// Returns an origin as text for messages. Other parts of the URL are omitted, because they can contain a secret.
+/// Returns an origin as text for messages. The text omits all other parts of the URL, because they can contain a
+/// secret.
 pub(super) fn show(origin: &Origin) -> String {
     let text = origin.ascii_serialization();
     format!("`{}`", text.chars().take(200).collect::<String>())
 }
 
-/// Parses an origin from the application.
+/// Parses an origin from the options that the application set.
 pub(super) fn origin(text: &str, whole_url: bool) -> Result<Origin, String> {
     let url = Url::parse(text).map_err(|error| format!("`{text}` is not a valid URL or origin: {error}"))?;
     let bare = url.path() == "/" && url.query().is_none() && url.fragment().is_none();

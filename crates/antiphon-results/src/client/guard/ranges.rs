@@ -1,22 +1,24 @@
-//! Classifies addresses: the public internet, and all others.
+//! Finds out whether an IP address is on the public internet, on this machine, in a private network, or in another
+//! range.
 //!
 //! The tables follow IANA's registries of special-purpose addresses. IPv6 addresses outside the tables are also
-//! rejected, unless they are in `2000::/3`, the only range of global unicast.
+//! rejected, unless they are in `2000::/3`, the only range of global unicast addresses.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{Ipv4Net, Ipv6Net};
 
-/// The kind of an address.
+/// The kind of an IP address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// The public internet.
+    /// An address of the public internet.
     Public,
-    /// This machine.
+    /// A loopback address of this machine.
     Loopback,
-    /// A private network. Error messages contain its name.
+    /// An address in a private network. The text is the name of the network, for error messages.
     Private(&'static str),
-    /// A range that never contains a result set. Error messages contain its name.
+    /// An address in a range that a server of result sets never uses. The text is the name of the range, for error
+    /// messages.
     Never(&'static str),
 }
 
@@ -27,8 +29,8 @@ const LINK_LOCAL: Kind = Kind::Never("link-local");
 const MULTICAST: Kind = Kind::Never("multicast");
 const TUNNEL: Kind = Kind::Never("a tunnel to an IPv4 address");
 
-/// The first range that contains an address determines the kind of the address. So a nested range comes before its
-/// outer range.
+/// The first range that contains an address determines the kind of the address. So a nested range must come before its
+/// outer range in the table.
 const V4: &[(Ipv4Net, Kind)] = &[
     (v4([168, 63, 129, 16], 32), METADATA),
     (v4([169, 254, 169, 254], 32), METADATA),
@@ -56,8 +58,8 @@ const V4: &[(Ipv4Net, Kind)] = &[
     (v4([240, 0, 0, 0], 4), Kind::Never("reserved")),
 ];
 
-/// The IPv6 ranges, in the same order. Addresses that contain an IPv4 address are first converted to this IPv4
-/// address.
+/// The IPv6 ranges, with each nested range before its outer range. An IPv6 address that contains an IPv4 address is
+/// first converted to the IPv4 address.
 const V6: &[(Ipv6Net, Kind)] = &[
     (v6([0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254], 128), METADATA),
     (v6([0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23], 128), METADATA),
@@ -98,7 +100,7 @@ const fn v6(words: [u16; 8], length: u8) -> Ipv6Net {
     Ipv6Net::new_assert(Ipv6Addr::from_bits(bits), length)
 }
 
-/// Returns the kind of `address`.
+/// Returns the kind of the IP address `address`.
 pub(super) fn kind(address: IpAddr) -> Kind {
     match address {
         IpAddr::V4(address) => kind_v4(address),

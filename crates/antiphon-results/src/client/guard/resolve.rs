@@ -7,8 +7,8 @@ use crate::error::BoxError;
 
 /// A resolver for host names.
 ///
-/// The client checks every address that the resolver returns before it connects. So a custom resolver cannot allow
-/// more addresses.
+/// The client checks every address that the resolver returns before it connects. So a custom resolver cannot give
+/// access to addresses that the options of the client do not allow.
 #[async_trait]
 pub trait Resolve: fmt::Debug + Send + Sync + 'static {
     /// Returns the IP addresses of the host `name`.
@@ -28,8 +28,8 @@ impl Resolve for SystemResolver {
 
 /// Resolves a name once, and returns its addresses if all of them are allowed.
 ///
-/// If one address is not allowed, the name is rejected. Otherwise, the owner of the name could first use a public
-/// address and then a private one.
+/// If one address of a name is not allowed, the name is rejected. The owner of the name could otherwise return a
+/// public address first, and a private address later.
 pub(in crate::client) async fn checked(
     resolver: Arc<dyn Resolve>,
     reach: AddressScope,

@@ -1,4 +1,4 @@
-//! Strict parsing of requests. The parser rejects unknown or ambiguous input and never guesses.
+//! Strict parsing of requests. The parser rejects unknown or ambiguous input, and never guesses its meaning.
 
 mod query;
 mod sorts;
@@ -23,7 +23,7 @@ use crate::{
     snapshot::{Aggregate, Filter, Group, Measure},
 };
 
-/// Maximum number of sort columns.
+/// Maximum number of sort columns in a request.
 const MAX_SORTS: usize = 4;
 
 /// The greatest integer that every JSON reader represents exactly: 2^53 - 1.
@@ -48,7 +48,7 @@ pub(super) fn aggregate(body: &[u8]) -> Result<Aggregate, ApiError> {
     Ok(Aggregate { groups, measures, filter, limit })
 }
 
-/// Maximum number of groups in a response.
+/// Maximum number of groups in the response to an aggregate request.
 const MAX_GROUPS: u64 = 10_000;
 
 /// Parses the body of `POST /{id}/query`.
@@ -136,7 +136,7 @@ fn digits(text: &str) -> Option<u64> {
     number.filter(|number| *number <= MAX_NUMBER)
 }
 
-/// Parses a body. For an empty body, returns the default.
+/// Parses a request body. For an empty body, returns the default value of `T`.
 fn read<'de, T: Deserialize<'de> + Default>(body: &'de [u8]) -> Result<T, ApiError> {
     if body.is_empty() {
         return Ok(T::default());

@@ -11,15 +11,15 @@ use crate::{
 pub(in crate::rest) const PARAMETERS: [&str; 10] =
     ["columns", "csv_safe", "cursor", "filter", "format", "limit", "link", "offset", "order", "sort"];
 
-/// The known query parameters of a request, as text. Other parameters are ignored, because the authentication can use
-/// them.
+/// The known query parameters of a request, as text. Unknown query parameters are ignored, because the authentication
+/// can use them.
 #[derive(Default)]
 pub(in crate::rest) struct Query {
-    /// Parameters and their values, without `columns`.
+    /// Query parameters and their values, without the parameter `columns`.
     given: Vec<(&'static str, String)>,
-    /// All values of `columns`, in order.
+    /// All values of the query parameter `columns`, in order.
     columns: Vec<String>,
-    /// Name of a parameter that occurs more than once.
+    /// Name of a query parameter that occurs more than once.
     twice: Option<&'static str>,
 }
 
@@ -67,7 +67,7 @@ impl Query {
         Ok(options.with_filter(self.filter()?).with_columns(self.columns()?))
     }
 
-    /// Returns the view and the columns of an export.
+    /// Returns the view and the columns that the client wants to export.
     pub(in crate::rest) fn view(&self) -> Result<(View, Vec<String>), ApiError> {
         self.check()?;
         let mut view = View::sorted(self.sort()?);
@@ -101,8 +101,8 @@ impl Query {
         if sorts.len() > MAX_SORTS { Err(too_many_sorts()) } else { Ok(sorts) }
     }
 
-    /// Returns the sort if the whole parameter is the name of one column. So a name with a comma is not parsed as a
-    /// list of columns.
+    /// Returns the sort if the whole parameter `sort` is the name of one column. So a column name with a comma is not
+    /// parsed as a list of columns.
     pub(in crate::rest) fn sort_of(&self, columns: &[ColumnDefinition]) -> Option<Sort> {
         let named = self.get("sort").filter(|text| columns.iter().any(|column| column.name == *text))?;
         Some(Sort { field: named.to_owned(), order: order(self.get("order")).ok()? })

@@ -17,8 +17,8 @@ const MAX_CURSOR: usize = 16 * 1024;
 /// headers.
 const LONGEST: usize = 4 * 1024;
 
-/// The end of a page: the values after which the next page starts. These values are from rows that the reader has
-/// received. The server uses them only as bound query parameters. So a cursor needs no signature.
+/// The end of a page: the values after which the next page starts. The values in a cursor come from rows that the
+/// client has received. The server uses the values only as bound query parameters, so a cursor needs no signature.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Cursor {
     #[serde(rename = "o")]
@@ -30,7 +30,7 @@ pub(super) struct Cursor {
 }
 
 impl Cursor {
-    /// Creates a cursor after the last of these rows.
+    /// Creates a cursor for the page that starts after the last of these rows.
     pub(super) fn after(resource: &Resource, request: &PageRequest, rows: &Rows) -> Result<Self> {
         let last = rows.iter().next_back().unwrap_or("{}");
         let row: Row = serde_json::from_str(last).map_err(|error| DualResponseError::Query(error.into()))?;
@@ -44,13 +44,13 @@ impl Cursor {
     }
 
     /// Returns the cursor as text, or `None` if the text is too long for the client to send back. Without a cursor,
-    /// the page has only an offset.
+    /// the client can request the next page only by its offset.
     pub(super) fn encode(&self) -> Option<String> {
         let text = URL_SAFE_NO_PAD.encode(serde_json::to_vec(self).ok()?);
         (self.is_plain() && text.len() <= LONGEST).then_some(text)
     }
 
-    /// Returns whether all values can be bound as query parameters.
+    /// Returns whether all values of the cursor can be bound as query parameters.
     pub(super) fn is_plain(&self) -> bool {
         self.key.iter().all(|value| !value.is_array() && !value.is_object())
     }

@@ -1,4 +1,4 @@
-//! Pages of rows.
+//! Reads pages of rows.
 
 mod cursor;
 mod stream;
@@ -44,7 +44,8 @@ impl PageOptions {
         self
     }
 
-    /// Sets the number of rows. Default: for a page, the server's `with_default_page_size`. For a stream, all rows.
+    /// Sets the number of rows to return. Default: for a page, the server's `with_default_page_size`. For a stream,
+    /// the default is all rows.
     #[must_use]
     pub fn with_limit(mut self, limit: impl Into<Option<u64>>) -> Self {
         self.limit = limit.into();
@@ -66,22 +67,24 @@ impl PageOptions {
         self
     }
 
-    /// Sets the filters. Each returned row matches all filters. Only snapshots support filters. Default: none.
+    /// Sets the filters of the returned rows. Each returned row matches all filters. Only snapshots support filters.
+    /// Default: none.
     #[must_use]
     pub fn with_filter(mut self, filter: impl IntoIterator<Item = Filter>) -> Self {
         self.filter = filter.into_iter().collect();
         self
     }
 
-    /// Sets the columns to return, in this order. Only snapshots support a selection of columns. Default: all columns.
+    /// Sets the columns to return, in the given order. Only snapshots support a selection of columns. Default: all
+    /// columns.
     #[must_use]
     pub fn with_columns(mut self, columns: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.columns = columns.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Sets the [cursor](Page::cursor) of the previous page. The new page starts after that page, and the offset is
-    /// ignored. Default: none.
+    /// Sets the [cursor](Page::cursor) of the previous page. The new page starts after the previous page, and the
+    /// offset is ignored. Default: none.
     #[must_use]
     pub fn with_cursor(mut self, cursor: impl Into<Option<String>>) -> Self {
         self.cursor = cursor.into();
@@ -95,7 +98,8 @@ impl PageOptions {
 pub struct Page {
     /// Rows of this page.
     pub rows: Rows,
-    /// Number of rows in the set when it was created. With filters, the number of matching rows.
+    /// Number of rows in the result set when it was created. If filters are set, the value is the number of rows that
+    /// match the filters.
     pub total_count: u64,
     /// Position of the first row of this page.
     pub offset: u64,
@@ -104,27 +108,28 @@ pub struct Page {
     /// Cursor of the next page, for [`PageOptions::with_cursor`]. A cursor stays valid even if the data changes before
     /// the next page is read. Live queries without a key and in-memory rows have no cursors.
     pub cursor: Option<String>,
-    /// Whether all pages of this set show the same data.
+    /// Whether all pages of this result set show the same data.
     pub consistency: Consistency,
-    /// The limit that was reached, if the last rows of the set were omitted. `None` if the set has all rows.
+    /// The limit that caused the server to omit the last rows of the result set. The value is `None` if the result set
+    /// has all rows.
     pub truncated: Option<Truncation>,
 }
 
 impl Page {
-    /// Returns the position of the next page, if a next page exists.
+    /// Returns the position of the first row of the next page, if a next page exists.
     pub fn next_offset(&self) -> Option<u64> {
         self.has_next.then(|| self.offset + self.rows.len() as u64)
     }
 }
 
-/// The degree to which the pages of a result set show the same data.
+/// The consistency between the pages of a result set, if the data changes while a client reads the pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Consistency {
     /// All pages show the same data.
     Fixed,
-    /// Each page shows the data at the time of the read. A client that follows cursors gets each row at most once. It
-    /// gets every row that exists during the whole time from the first page to the last page.
+    /// Each page shows the data at the time of the read. A client that follows cursors gets each row at most once. The
+    /// client also gets every row that exists during the whole time from the first page to the last page.
     Keyset,
     /// Each page shows the data at the time of the read, and starts at an offset. If the data changes between two
     /// pages, the client can get a row twice or miss a row.
@@ -132,7 +137,7 @@ pub enum Consistency {
 }
 
 impl Consistency {
-    /// Returns the name in the header `Antiphon-Consistency`.
+    /// Returns the name of the consistency in the header `Antiphon-Consistency`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Fixed => "fixed",
@@ -154,7 +159,7 @@ impl Consistency {
 const READ_ROWS: u64 = 100;
 
 impl DualResponseServer {
-    /// Returns a page of a set, if `access` allows it.
+    /// Returns a page of a result set, if `access` allows reading.
     pub async fn page(&self, id: &str, access: &Access, options: PageOptions) -> Result<Page> {
         let page = async {
             // The request takes the slot first, so that many concurrent requests wait here and do not load the store.
@@ -165,7 +170,7 @@ impl DualResponseServer {
         self.audited(id, access, page.await)
     }
 
-    /// Returns a page of a set that is already open for reading.
+    /// Returns a page of a result set that is already open for reading.
     pub(crate) async fn page_of(
         &self,
         resource: &Resource,
@@ -176,7 +181,7 @@ impl DualResponseServer {
         self.audited(&resource.id, access, page.await)
     }
 
-    /// Records a page in the audit.
+    /// Records the read of a page in the audit.
     fn audited(&self, id: &str, access: &Access, page: Result<Page>) -> Result<Page> {
         let (handed, refused) = match &page {
             Ok(page) => ((page.rows.len() as u64, page.rows.bytes() as u64), None),
@@ -186,8 +191,8 @@ impl DualResponseServer {
         page
     }
 
-    /// Returns the response to the MCP request `resources/read`: the metadata of a set and its first rows. The size of
-    /// the response is limited, because clients can pass the response to a model.
+    /// Returns the response to the MCP request `resources/read`: the metadata of a result set and its first rows. The
+    /// size of the response is limited, because clients can pass the response to a model.
     pub async fn read(&self, id: &str, access: &Access) -> Result<Value> {
         let resource = self.inner.open_rows(id, access, Action::Read).await?;
         let rows = match self.page_of(&resource, access, PageOptions::new(0, READ_ROWS)).await {
@@ -198,7 +203,7 @@ impl DualResponseServer {
             Err(error) => return Err(error),
         };
         let status = self.inner.status(&resource);
-        // The columns can use a quarter of the limit. The rows can use the rest.
+        // The columns can use a quarter of the size limit. The rows can use the rest of the size limit.
         let bytes = self.inner.options.limits.read_bytes;
         let (columns, omitted) = shown_columns(&resource.columns, self.inner.bounds(bytes / 4));
         let mut read = json!({
@@ -233,7 +238,7 @@ impl DualResponseServer {
 }
 
 impl Inner {
-    /// Waits for a free slot for pages.
+    /// Waits for a free slot to read a page.
     async fn turn(&self) -> Result<SemaphorePermit<'_>> {
         let wait = self.options.limits.wait;
         match tokio::time::timeout(wait, self.pages.acquire()).await {
@@ -266,7 +271,8 @@ impl Inner {
         rows.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
         let cut = fit(&mut rows, limits.page_bytes)?;
         let end = request.offset.saturating_add(rows.len() as u64);
-        // The number of rows in live data can have decreased. In live data, a page that is not full is the last page.
+        // The result of a live query can have fewer rows than before. So in a live query, a page that is not full is
+        // the last page.
         let more = consistency == Consistency::Fixed || full || cut;
         let has_next = !rows.is_empty() && more && (keyset || end < resource.total_count);
         let cursor = match consistency {
@@ -284,7 +290,7 @@ impl Inner {
         })
     }
 
-    /// Reads the rows from their source.
+    /// Reads the requested rows from the source of the result set.
     async fn rows(&self, resource: &Resource, request: &PageRequest) -> Result<Rows> {
         if request.limit == 0 {
             return Ok(Rows::new());
@@ -299,7 +305,8 @@ impl Inner {
                         sorted.slice(place(request.offset), place(request.limit))
                     }
                 };
-                // Rows are removed shortly after their set. A partial result must not be mistaken for a shorter set.
+                // The rows of a result set are removed shortly after the result set. A partial result must not be
+                // mistaken for a shorter set.
                 if (rows.len() as u64)
                     < resource.total_count.saturating_sub(request.offset).min(request.limit)
                 {
@@ -326,7 +333,8 @@ impl Inner {
         Ok(rows)
     }
 
-    /// Returns all in-memory rows in this order. The rows are sorted once, and the sorted rows are cached.
+    /// Returns all in-memory rows of a result set in the order of `sort`. The rows are sorted once, and the sorted
+    /// rows are cached.
     async fn sorted(&self, resource: &Resource, sort: &Sort) -> Result<Arc<Rows>> {
         if let Some(sorted) = self.sorted.get(&resource.id, sort) {
             return Ok(sorted);
@@ -361,7 +369,7 @@ impl Inner {
     }
 }
 
-/// Checks the options against the set, and returns the request for the source.
+/// Checks the options against the columns of the result set, and returns the request for the source.
 fn request(resource: &Resource, options: PageOptions, limit: u64) -> Result<PageRequest> {
     check_plain(&options)?;
     let PageOptions { mut offset, sort, cursor, .. } = options;
@@ -394,7 +402,8 @@ fn request(resource: &Resource, options: PageOptions, limit: u64) -> Result<Page
     Ok(PageRequest::new(offset, limit).with_sort(sort).with_after(after))
 }
 
-/// Returns an error for options that only saved rows support. Other rows can only be sorted by one column.
+/// Returns an error for options that only saved rows support. Rows that are not saved can only be sorted by one
+/// column.
 fn check_plain(options: &PageOptions) -> Result<()> {
     let what = match options {
         PageOptions { sort, .. } if sort.len() > 1 => "`sort` by several columns",

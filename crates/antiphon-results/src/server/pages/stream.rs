@@ -1,4 +1,4 @@
-//! Streams whole sets in batches.
+//! Streams whole result sets in batches.
 
 use std::sync::Arc;
 
@@ -20,11 +20,11 @@ const CHUNK: u64 = 1000;
 /// Number of saved rows that a stream reads at once. The snapshot store reads about the same number of rows at once.
 const SAVED_CHUNK: u64 = 8192;
 
-/// Size in bytes after which a read can stop.
+/// Size in bytes after which a source can return fewer rows than the stream requested.
 const CHUNK_BYTES: usize = 4 * 1024 * 1024;
 
 impl DualResponseServer {
-    /// Streams the rows of a set in batches, from an offset to the end.
+    /// Streams the rows of a result set in batches, from an offset to the end.
     ///
     /// `access` must allow reading. If the stream has more rows than one page can have, `access` must also allow
     /// exporting. If the stream ends with an error, rows are missing.
@@ -43,7 +43,7 @@ impl DualResponseServer {
         begun.await.inspect_err(|error| self.inner.audit(access, action, id, (0, 0), Some(error.code())))
     }
 
-    /// Streams the rows of a set that is already open for reading.
+    /// Streams the rows of a result set that is already open for reading.
     #[cfg(feature = "rest")]
     pub(crate) async fn stream_of(
         &self,
@@ -65,13 +65,13 @@ impl DualResponseServer {
 }
 
 impl Inner {
-    /// Returns the action that a stream of this many rows needs. If the rows fit in one page, the action is a read. If
-    /// not, the action is an export.
+    /// Returns the action that a caller must be allowed to perform for a stream of `rows` rows. If the rows fit in one
+    /// page, the action is a read. If the rows do not fit in one page, the action is an export.
     fn streaming(&self, rows: u64) -> Action {
         if rows <= self.options.limits.page_rows { Action::Read } else { Action::Export }
     }
 
-    /// Waits for a free slot for streams.
+    /// Waits for a free slot to send a stream.
     async fn stream_turn(&self) -> Result<OwnedSemaphorePermit> {
         let wait = self.options.limits.wait;
         match tokio::time::timeout(wait, Arc::clone(&self.streams).acquire_owned()).await {
@@ -117,7 +117,7 @@ impl Inner {
     }
 }
 
-/// The rows of a snapshot to stream, and their total number.
+/// The rows of a snapshot that a stream returns, and their total number.
 struct Saved {
     wanted: Wanted,
     total: u64,
@@ -140,21 +140,21 @@ struct Flow {
     access: Access,
     resource: Resource,
     request: PageRequest,
-    /// The rows of a snapshot. If this is set, the stream does not use `request`.
+    /// The rows of a snapshot. If `saved` is set, the stream does not use `request`.
     saved: Option<Saved>,
-    /// Action of the stream: read or export.
+    /// The action that the audit records for the stream: read or export.
     action: Action,
-    /// Number of rows that are still requested.
+    /// Number of rows that the stream must still return.
     left: u64,
-    /// Whether rows were already read.
+    /// Whether the stream has already read rows.
     begun: bool,
-    /// Number of rows and bytes returned, for the audit.
+    /// Number of rows and bytes that the stream has returned, for the audit.
     handed: (u64, u64),
     broken: Option<ErrorCode>,
     _turn: OwnedSemaphorePermit,
 }
 
-/// Records the number of rows in the audit, however the stream ends.
+/// Records the number of returned rows in the audit, even if the stream ends early.
 impl Drop for Flow {
     fn drop(&mut self) {
         self.inner.audit(&self.access, self.action, &self.resource.id, self.handed, self.broken);
@@ -177,7 +177,7 @@ impl Flow {
         }
     }
 
-    /// Returns the next rows, and whether they are the last.
+    /// Returns the next rows of the stream, and whether they are the last rows.
     async fn read(&mut self) -> Result<Option<(Rows, bool)>> {
         self.request.limit = CHUNK.min(self.left);
         if self.request.limit == 0 {

@@ -1,4 +1,4 @@
-//! Cursors of snapshot pages.
+//! Encodes and decodes the cursors of snapshot pages.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
@@ -16,8 +16,8 @@ const MAX_CURSOR: usize = 16 * 1024;
 /// headers.
 const LONGEST: usize = 4 * 1024;
 
-/// The end of a page, with the view and the columns of the page. The set never changes, so a cursor needs no other
-/// data.
+/// The position after the last row of a page, with the view and the columns of the page. A snapshot never changes, so
+/// its cursors contain only an offset, a view and columns.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct SnapshotCursor {
     #[serde(rename = "o")]
@@ -29,14 +29,14 @@ pub(super) struct SnapshotCursor {
 }
 
 impl SnapshotCursor {
-    /// Returns the cursor as text that is valid for this set only, or `None` if the text is too long for the client to
-    /// send back.
+    /// Returns the cursor as text that is valid only for this result set. Returns `None` if the text is too long for
+    /// the client to send back.
     pub(super) fn encode(&self, keys: Option<&LinkKeys>, set: &str) -> Option<String> {
         let text = serde_json::to_vec(self).ok()?;
         let sealed = match keys {
             Some(keys) => keys.seal(&context(set), &text),
             // Without keys, the cursor cannot be signed. The content of the cursor is not secret, and is checked like
-            // any request. The mark only identifies the set of the cursor.
+            // any request. The mark only shows to which result set the cursor belongs.
             None => [mark(set).as_slice(), &text].concat(),
         };
         let text = URL_SAFE_NO_PAD.encode(sealed);

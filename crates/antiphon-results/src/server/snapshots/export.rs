@@ -1,4 +1,4 @@
-//! Exports all rows of a set in a file format.
+//! Exports all rows of a result set in a file format.
 
 use std::{
     fmt,
@@ -34,13 +34,15 @@ pub struct SetExport {
     pub length: Option<u64>,
     /// Entity tag of the file (strong validator), for the header `ETag`.
     pub tag: String,
-    /// Digest of the whole file (`sha-256:…`), if it is the stored Parquet file.
+    /// Digest of the whole file (`sha-256:…`), if the file is the stored Parquet file.
     pub digest: Option<String>,
-    /// The limit that was reached, if the last rows were omitted. `None` if all rows are included.
+    /// The limit that caused the server to omit the last rows from the file. The value is `None` if the file contains
+    /// all rows.
     pub truncated: Option<Truncation>,
-    /// Time at which the set expires. `None` if the set is pinned.
+    /// Time at which the result set expires. The value is `None` if the result set is pinned.
     pub expires_at: Option<DateTime<Utc>>,
-    /// Bytes of the file, as a stream. If the export fails midway, the stream ends with an error.
+    /// Bytes of the exported file, as a stream. If the export fails after the first bytes, the stream ends with an
+    /// error.
     pub body: BoxStream<'static, Result<Bytes>>,
 }
 
@@ -66,8 +68,8 @@ impl DualResponseServer {
         self.export_of(&resource, access, request).await
     }
 
-    /// Exports a set that is already open. Checks that `access` allows exporting, because the set may have been opened
-    /// for reading.
+    /// Exports a result set that is already open. Checks that `access` allows exporting, because the result set was
+    /// possibly opened only for reading.
     pub(crate) async fn export_of(
         &self,
         resource: &Resource,
@@ -156,8 +158,8 @@ impl Inner {
     }
 }
 
-/// An export in progress. The export holds a slot, and records the number of bytes in the audit when it ends, with or
-/// without an error.
+/// An export in progress. An export holds a slot until the export ends. When an export ends, even with an error, the
+/// audit gets a record with the number of sent bytes.
 struct Outgoing {
     inner: Arc<Inner>,
     access: Access,

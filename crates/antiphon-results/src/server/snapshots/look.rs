@@ -1,4 +1,4 @@
-//! Statistics of columns, and grouped rows.
+//! Computes statistics of columns, and aggregates of grouped rows.
 
 use std::{
     collections::HashMap,
@@ -25,14 +25,14 @@ const MAX_MEASURES: usize = 4;
 const LOOKING: Duration = Duration::from_secs(10 * 60);
 
 impl DualResponseServer {
-    /// Returns statistics of each column of a snapshot, if `access` allows it.
+    /// Returns statistics of each column of a snapshot, if `access` allows reading.
     pub async fn stats(&self, id: &str, access: &Access) -> Result<Vec<ColumnStats>> {
         let stats = self.inner.stats(id, access).await;
         self.inner.audit(access, Action::Read, id, (0, 0), stats.as_ref().err().map(DualResponseError::code));
         stats
     }
 
-    /// Returns aggregates of a snapshot's rows, such as counts and sums for each group, if `access` allows it.
+    /// Returns aggregates of a snapshot's rows, such as counts and sums for each group, if `access` allows reading.
     pub async fn aggregate(&self, id: &str, access: &Access, aggregate: &Aggregate) -> Result<Rows> {
         let rows = self.inner.aggregate(id, access, aggregate).await;
         let (handed, refused) = match &rows {
@@ -54,8 +54,8 @@ impl Inner {
         stats
     }
 
-    /// Computes statistics. If the computation takes too long, the caller gets `NotReady`. The computation continues,
-    /// and a later call returns the result.
+    /// Computes the statistics of a snapshot. If the computation takes too long, the caller gets `NotReady`. The
+    /// computation of the statistics then continues, and a later call returns the result.
     async fn looked(&self, resource: &Resource) -> Result<Vec<ColumnStats>> {
         let id = key(resource);
         let again = || DualResponseError::NotReady { retry_after: COME_BACK };
@@ -103,7 +103,7 @@ impl Inner {
         Ok(rows)
     }
 
-    /// Takes a slot for scans of the set's owner.
+    /// Takes one of the slots for scans that the owner of the result set has.
     pub(in crate::server) async fn scan(
         &self,
         resource: &Resource,
@@ -124,7 +124,8 @@ fn check(resource: &Resource, aggregate: &Aggregate) -> Result<()> {
     super::page::check_filter(resource, &aggregate.filter)
 }
 
-/// The sets whose statistics are being computed. Concurrent callers wait for the same computation.
+/// The result sets whose statistics are being computed. Concurrent callers that request the same statistics wait for
+/// one computation.
 #[derive(Clone, Default)]
 pub(crate) struct Looks(Arc<Mutex<HashMap<SnapshotId, watch::Receiver<()>>>>);
 
@@ -138,7 +139,7 @@ impl Looks {
         self.under_way().get(id).cloned()
     }
 
-    /// Registers a computation. The computation counts as running until the returned value is dropped.
+    /// Registers a computation of statistics. The computation counts as running until the returned value is dropped.
     fn begin(&self, id: &SnapshotId) -> Look {
         let (ended, receiver) = watch::channel(());
         self.under_way().insert(id.clone(), receiver);
@@ -146,7 +147,7 @@ impl Looks {
     }
 }
 
-/// A running computation.
+/// A running computation of statistics.
 struct Look {
     looks: Looks,
     id: SnapshotId,

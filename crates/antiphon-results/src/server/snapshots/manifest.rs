@@ -1,4 +1,4 @@
-//! Manifests of sets.
+//! Creates the manifests of result sets.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ use crate::{
 pub(super) const PLAIN: [ExportFormat; 2] = [ExportFormat::Ndjson, ExportFormat::Csv];
 
 impl DualResponseServer {
-    /// Returns the manifest of a set (its metadata and its chunks), if `access` allows it. The call counts as an
-    /// access to the rows only if the manifest contains a signed URL of the stored file.
+    /// Returns the manifest of a result set (its metadata and its chunks), if `access` allows reading the metadata.
+    /// The call counts as an access to the rows only if the manifest contains a signed URL of the stored file.
     pub async fn manifest(&self, id: &str, access: &Access) -> Result<SetManifest> {
         let manifest = self.inner.manifest(id, access).await;
         let refused = manifest.as_ref().err().map(DualResponseError::code);
@@ -29,14 +29,14 @@ impl DualResponseServer {
     /// Returns a signed URL of the stored file at the object store, and the time at which the URL expires. Returns
     /// `None` if [`RetrievalMode`] is `Proxy`, or if the object store does not sign URLs.
     ///
-    /// Every holder of the URL can use it until it expires, even if the set is deleted. Keep the URL out of logs and
-    /// prompts.
+    /// Every holder of the signed URL can download the file until the URL expires, even if the result set is deleted.
+    /// Keep the signed URL out of logs and prompts.
     pub async fn sign(&self, id: &str, access: &Access) -> Result<Option<(Url, DateTime<Utc>)>> {
         let resource = self.inner.open_rows(id, access, Action::Export).await?;
         self.sign_of(&resource, access).await
     }
 
-    /// Signs a URL for a set that is already open for export.
+    /// Signs a URL for a result set that is already open for export.
     pub(crate) async fn sign_of(
         &self,
         resource: &Resource,
@@ -58,7 +58,7 @@ impl Inner {
         }
         let stored = match self.asked(&resource, self.snapshots()?.manifest(&key(&resource))).await {
             Ok(stored) => stored,
-            // The manifest always reports the current state. In this case, the rows are lost.
+            // The stored rows are lost, so the manifest reports the state `failed` instead of an error.
             Err(DualResponseError::Failed(reason)) => {
                 manifest.status = SetStatus::Failed;
                 manifest.failure = Some(reason);
@@ -83,7 +83,7 @@ impl Inner {
         Ok(manifest)
     }
 
-    /// Returns the manifest without data from the snapshot store.
+    /// Returns the manifest of a result set without the data that only the snapshot store has.
     fn described(&self, resource: &Resource) -> SetManifest {
         let status = self.status(resource);
         let state = resource.snapshot.as_ref();
@@ -136,7 +136,7 @@ impl Inner {
         Ok(signed)
     }
 
-    /// Signs a URL that expires no later than the set, and no later than the link of the request.
+    /// Signs a URL that expires no later than the result set, and no later than the link of the request.
     async fn signed(&self, resource: &Resource, access: &Access) -> Result<Option<(Url, DateTime<Utc>)>> {
         let now = self.now();
         let link = match access {

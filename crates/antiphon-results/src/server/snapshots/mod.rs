@@ -1,4 +1,4 @@
-//! Sets with saved rows.
+//! Result sets whose rows are saved as snapshots.
 
 mod cursor;
 mod export;
@@ -23,14 +23,15 @@ use crate::{
     store::{Origin, Resource, ResourceUpdate, SnapshotUpdate},
 };
 
-/// Recommended wait before a retry.
+/// Recommended time to wait before the request is sent again.
 const COME_BACK: Duration = Duration::from_secs(1);
 
 /// The failure reason for a write whose heartbeats stopped.
-const SILENT: &str = "the process that saved these rows has gone; run the query again";
+const SILENT: &str =
+    "the rows could not be saved: the process that saved them does not respond; run the query again";
 
-/// The failure reason for a set whose rows are lost.
-const LOST: &str = "the saved rows are no longer there; run the query again";
+/// The failure reason for a result set whose rows are lost.
+const LOST: &str = "the saved rows were lost; run the query again";
 
 impl Inner {
     pub(super) fn snapshots(&self) -> Result<&Arc<dyn SnapshotStore>> {
@@ -41,7 +42,8 @@ impl Inner {
         })
     }
 
-    /// Returns an error if the rows are not ready. The error contains the reason.
+    /// Returns an error if the rows of a result set are not ready. The error contains the reason why the rows are not
+    /// ready.
     pub(crate) async fn check_ready(&self, resource: &Resource) -> Result<()> {
         let Some(state) = &resource.snapshot else { return Ok(()) };
         let phase = match &state.phase {
@@ -61,7 +63,7 @@ impl Inner {
         silence > self.options.limits.silence
     }
 
-    /// Returns the state of the rows, without changing anything.
+    /// Returns the state of the rows, without changing the stored state.
     pub(crate) fn status(&self, resource: &Resource) -> SetStatus {
         match &resource.snapshot {
             None => SetStatus::Ready,
@@ -73,7 +75,7 @@ impl Inner {
         }
     }
 
-    /// Marks a set without a heartbeat as failed, unless a new heartbeat has arrived.
+    /// Marks a result set without a heartbeat as failed, unless a new heartbeat has arrived.
     async fn give_up(&self, resource: &Resource, state: &SnapshotState) -> Result<Phase> {
         let mut failed = state.clone();
         failed.phase = Phase::Failed { reason: SILENT.into() };
@@ -91,8 +93,8 @@ impl Inner {
         Ok(now.phase)
     }
 
-    /// Removes the rows of a set that was removed or has failed, and stops the write of these rows. If the removal
-    /// fails, a later sweep removes the rows.
+    /// Removes the rows of a result set that was removed or has failed, and stops the write of these rows. If the
+    /// removal fails, a later sweep removes the rows.
     pub(super) async fn discard(&self, resource: &Resource) {
         let (Origin::Snapshot, Ok(snapshots)) = (&resource.query, self.snapshots()) else { return };
         self.writes.stop(&resource.id, write::Stop::Gone).await;
@@ -102,7 +104,7 @@ impl Inner {
     }
 
     /// Applies the timeout to a call of the snapshot store. If the store reports that the rows are missing, returns
-    /// the matching error.
+    /// the error from [`lost`](Self::lost).
     async fn asked<T>(&self, resource: &Resource, work: impl Future<Output = Result<T>>) -> Result<T> {
         let limit = self.options.limits.source_timeout;
         match tokio::time::timeout(limit, work).await {
@@ -112,8 +114,8 @@ impl Inner {
         }
     }
 
-    /// Returns the error for missing rows. If the set still exists, the error states that the set has failed.
-    /// Otherwise, the error states that the set was not found.
+    /// Returns the error for missing rows. If the result set still exists, the error states that the set has failed.
+    /// If the result set no longer exists, the error states that the result set was not found.
     async fn lost(&self, resource: &Resource) -> Result<DualResponseError> {
         Ok(match self.options.store.get(&resource.id).await? {
             Some(_) => {
@@ -125,12 +127,12 @@ impl Inner {
     }
 }
 
-/// Returns the location of a set's rows.
+/// Returns the location of a result set's rows.
 fn key(resource: &Resource) -> SnapshotId {
     SnapshotId::new(&resource.owner, &resource.id)
 }
 
-/// Returns an error if the set is not a snapshot.
+/// Returns an error if the result set is not a snapshot.
 fn only_snapshots(resource: &Resource, what: &str) -> Result<()> {
     if resource.query == Origin::Snapshot {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Pages of snapshots.
+//! Reads pages of snapshots.
 
 use tokio::sync::SemaphorePermit;
 
@@ -18,7 +18,7 @@ const MAX_SORTS: usize = 4;
 /// Maximum number of filters of a view.
 const MAX_FILTERS: usize = 32;
 
-/// The requested rows of a snapshot, checked against its columns.
+/// A request for rows of a snapshot. The columns in the request exist in the snapshot.
 #[derive(Clone, Debug)]
 pub(in crate::server) struct Wanted {
     pub(in crate::server) offset: u64,
@@ -27,7 +27,7 @@ pub(in crate::server) struct Wanted {
 }
 
 impl Inner {
-    /// Returns a page of a set that is already open.
+    /// Returns a page of a result set that is already open.
     pub(in crate::server) async fn snapshot_page(
         &self,
         resource: &Resource,
@@ -67,7 +67,7 @@ impl Inner {
         })
     }
 
-    /// Reads rows of a prepared view. The view has `total` rows.
+    /// Reads rows of a prepared view that has `total` rows.
     pub(in crate::server) async fn read_page(
         &self,
         resource: &Resource,
@@ -93,8 +93,8 @@ impl Inner {
         Ok(rows)
     }
 
-    /// Prepares a view, and returns its number of rows. If the preparation takes too long, the caller gets `NotReady`,
-    /// and the store continues to prepare the view.
+    /// Prepares a view, and returns its number of rows. If the preparation of a view takes too long, the caller gets
+    /// `NotReady`, and the store continues to prepare the view.
     pub(in crate::server) async fn prepared(&self, resource: &Resource, view: &View) -> Result<u64> {
         if view.is_whole() {
             return Ok(resource.total_count);
@@ -109,7 +109,8 @@ impl Inner {
         total
     }
 
-    /// Prepares a view for a long transfer. The slot for views is released before the transfer.
+    /// Prepares a view for a long transfer. The method releases the slot for views before the transfer of the rows
+    /// starts.
     pub(in crate::server) async fn prepared_apart(&self, resource: &Resource, view: &View) -> Result<u64> {
         let _place = if view.is_whole() { None } else { Some(self.scan(resource).await?) };
         self.prepared(resource, view).await
@@ -126,7 +127,7 @@ impl Inner {
         Ok(columns.iter().filter_map(known).collect())
     }
 
-    /// Checks the options against the set.
+    /// Checks the options of a request against the columns of the result set.
     pub(in crate::server) fn wanted(&self, resource: &Resource, options: PageOptions) -> Result<Wanted> {
         let PageOptions { offset, sort, filter, columns, cursor, .. } = options;
         let mut wanted = Wanted { offset, view: View { sort, filter }, columns };
@@ -136,7 +137,7 @@ impl Inner {
                 && (wanted.columns.is_empty() || wanted.columns == cursor.columns);
             if !same {
                 return Err(DualResponseError::Invalid(
-                    "the cursor is for another sort, filter or columns; send the cursor without them".into(),
+                    "the cursor belongs to a request with another `sort`, `filter` or `columns`; send only the cursor, without these three parameters".into(),
                 ));
             }
             wanted = Wanted { offset: cursor.offset, view: cursor.view, columns: cursor.columns };
@@ -147,7 +148,7 @@ impl Inner {
     }
 }
 
-/// Checks a view against the set's columns.
+/// Checks a view against the result set's columns.
 pub(super) fn check_view(resource: &Resource, view: &View) -> Result<()> {
     if view.sort.len() > MAX_SORTS {
         return Err(DualResponseError::Invalid(format!("`sort` has more than {MAX_SORTS} columns")));
@@ -163,7 +164,7 @@ pub(super) fn check_filter(resource: &Resource, filter: &[Filter]) -> Result<()>
     check_columns(resource, filter.iter().map(|filter| &filter.column))
 }
 
-/// Checks names against the set's columns.
+/// Returns an error if one of the names is not a column of the result set.
 pub(super) fn check_columns<'a>(
     resource: &Resource,
     names: impl IntoIterator<Item = &'a String>,

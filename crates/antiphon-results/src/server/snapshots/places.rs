@@ -1,4 +1,4 @@
-//! Concurrency limits for each tenant.
+//! Limits the concurrent work of each tenant.
 
 use std::{
     collections::HashMap,
@@ -13,10 +13,10 @@ use crate::{
     owner::Owner,
 };
 
-/// Number of entries above which unused entries are removed.
+/// If the list has more tenants than this threshold, tenants without running work are removed from the list.
 const SWEEP_THRESHOLD: usize = 1024;
 
-/// Slots for concurrent work. Each tenant has the same number of slots. Without a tenant, each principal has its own
+/// Slots for concurrent work. Each tenant has the same number of slots. A principal without a tenant has its own
 /// slots.
 pub(crate) struct Places {
     each: usize,
@@ -28,7 +28,7 @@ impl Places {
         Self { each: each.clamp(1, Semaphore::MAX_PERMITS), taken: Mutex::default() }
     }
 
-    /// Takes a slot. If no slot is free, waits for at most `wait`.
+    /// Takes a slot of the owner's tenant. If no slot is free, waits for at most `wait`.
     pub(in crate::server) async fn take(
         &self,
         owner: &Owner,
@@ -56,8 +56,8 @@ impl Places {
     }
 }
 
-/// Returns the tenant of an owner, or the principal if the owner has no tenant. The slots belong to this tenant or
-/// principal.
+/// Returns the tenant of an owner, or the principal if the owner has no tenant. The slots for concurrent work belong
+/// to this tenant or principal.
 fn sharing(owner: &Owner) -> Owner {
     let principal = owner.principal.clone().filter(|_| owner.tenant.is_none());
     Owner { tenant: owner.tenant.clone(), principal }

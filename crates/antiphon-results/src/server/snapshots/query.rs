@@ -1,4 +1,4 @@
-//! Queries over result sets. Each query creates a new result set.
+//! Runs SQL queries over result sets. Each query creates a new result set.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ use crate::{
     store::Resource,
 };
 
-/// The table name of the queried set in an SQL query.
+/// The table name of the queried result set in an SQL query.
 pub(crate) const ITSELF: &str = "result";
 
-/// Maximum number of other sets in one query.
+/// Maximum number of additional result sets that one query can read.
 const MAX_TABLES: usize = 8;
 
-/// Maximum length of a query in bytes. Models write queries, so they are short.
+/// Maximum length of a query in bytes. The queries are short, because models write them.
 const MAX_SQL: usize = 16 * 1024;
 
 /// An SQL query over result sets, and the options of the new result set that contains the rows of the query.
@@ -29,7 +29,7 @@ const MAX_SQL: usize = 16 * 1024;
 pub struct QueryOptions {
     sql: String,
     name: Option<String>,
-    /// Additional tables: the table name in the query, and the ID of the set.
+    /// Additional tables of the query: for each, the table name in the query and the ID of the result set.
     tables: Vec<(String, String)>,
     sample: Option<usize>,
     complete: bool,
@@ -41,7 +41,8 @@ impl QueryOptions {
         Self { sql: sql.into(), ..Self::default() }
     }
 
-    /// Sets the display name of the new set. Default: `Query over`, followed by the name of the queried set.
+    /// Sets the display name of the new result set. Default: `Query over`, followed by the name of the queried result
+    /// set.
     #[must_use]
     pub fn with_name(mut self, name: impl Into<Option<String>>) -> Self {
         self.name = name.into();
@@ -55,15 +56,15 @@ impl QueryOptions {
         self
     }
 
-    /// Sets the number of rows in the preview of the new set. Default: the server's default.
+    /// Sets the number of rows in the preview of the new result set. Default: the server's default.
     #[must_use]
     pub fn with_sample(mut self, rows: impl Into<Option<usize>>) -> Self {
         self.sample = rows.into();
         self
     }
 
-    /// Makes the call wait until all rows of the new set are saved, without a time limit. Use this option for a tool
-    /// that runs as a task. Default: the call waits as long as
+    /// Makes the call wait until all rows of the new result set are saved, without a time limit. Use this option for a
+    /// tool that runs as a task. Default: the call waits as long as
     /// [`create_response`](DualResponseServer::create_response) waits.
     #[must_use]
     pub fn complete(mut self) -> Self {
@@ -73,19 +74,20 @@ impl QueryOptions {
 }
 
 impl DualResponseServer {
-    /// Runs a read-only SQL query over a snapshot and other snapshots of the same owner, if `access` allows it. The
-    /// result is a new result set of that owner. Its [`lineage`](DualResponse::lineage) names the source sets and the
-    /// query.
+    /// Runs a read-only SQL query over a snapshot and other snapshots of the same owner, if `access` allows queries.
+    /// The rows of the query become a new result set of the same owner. The [`lineage`](DualResponse::lineage) of the
+    /// new result set names the source sets and the query.
     ///
-    /// `access` must also allow reading each source set.
+    /// `access` must also allow reading each result set in the query.
     ///
-    /// If `access` is a signed link, [`DualResponse::resource_url`] contains a link to the new set. The new set and
-    /// its link expire no later than the original link. Revoking the links of the original set does not revoke the
-    /// new link.
+    /// If `access` is a signed link, [`DualResponse::resource_url`] contains a link to the new result set. The new
+    /// result set and its link expire no later than the original link. Revoking the links of the original set does not
+    /// revoke the new link.
     ///
     /// # Errors
     ///
-    /// Returns [`DualResponseError::Refused`] if the query violates a rule. The error contains the name of the rule.
+    /// Returns [`DualResponseError::Refused`] if the query violates a rule. The error contains the name of the
+    /// violated rule.
     pub async fn query(&self, id: &str, access: &Access, options: QueryOptions) -> Result<DualResponse> {
         self.begin_cleaning();
         let derived = self.inner.query(id, access, options).await;
@@ -134,21 +136,23 @@ impl Inner {
         Ok(response)
     }
 
-    /// Opens a set for a query. A query can return rows of the set, so `access` must allow reading too.
+    /// Opens a result set for a query. A query can return rows of the result set, so `access` must allow queries and
+    /// reading.
     async fn open_query(&self, id: &str, access: &Access) -> Result<Resource> {
         self.open(id, access, Action::Read).await?;
         self.open(id, access, Action::Query).await
     }
 
-    /// Returns the lifetime of a set that is created with a link. The lifetime ends no later than the link expires.
+    /// Returns the lifetime of a result set that is created with a link. The new result set expires no later than the
+    /// link.
     fn left_of(&self, grant: &Grant) -> Duration {
         let left = DateTime::from_timestamp(grant.end, 0).map(|end| end - self.now());
         let left = left.and_then(|left| left.to_std().ok()).unwrap_or_default();
         left.min(self.options.default_expiration)
     }
 
-    /// Opens another set of the query. The other set must have the same owner, and `access` must allow reading the
-    /// other set.
+    /// Opens an additional result set that a query reads. All result sets in a query must have the same owner, and
+    /// `access` must allow reading each of them.
     async fn other(&self, first: &Resource, id: &str, access: &Access) -> Result<Resource> {
         // A link is valid only for one set.
         if matches!(access, Access::Link(_)) && id != first.id {
@@ -163,8 +167,9 @@ impl Inner {
         Ok(resource)
     }
 
-    /// Adds a link to the new set, because the caller has no other credentials for it. Like the original link, the new
-    /// link can allow reading and queries. The new link expires no later than the original link.
+    /// Puts a link to the new result set into the response, because the caller has no other credentials for the new
+    /// set. Like the original link, the new link can allow reading and queries. The new link expires no later than the
+    /// original link.
     fn pass_on(&self, grant: &Grant, response: &mut DualResponse) {
         let Some(keys) = &self.options.link_keys else { return };
         let scopes = grant.scopes.iter().copied();

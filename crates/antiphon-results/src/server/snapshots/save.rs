@@ -1,4 +1,4 @@
-//! Creates sets whose rows are saved while the rows arrive.
+//! Creates result sets whose rows are saved while the rows arrive.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,12 +14,12 @@ use crate::{
     store::{Origin, Removal, Resource},
 };
 
-/// Factor for the timeout of the first row. It applies if the caller waits for the last row.
+/// Factor by which the timeout of the first row is multiplied if the caller waits for the last row.
 const PATIENCE: u32 = 20;
 
 impl Inner {
-    /// Starts to save rows. Returns when all rows are saved. If saving all rows takes longer, returns when the first
-    /// rows are available.
+    /// Starts to save rows, and returns when all rows are saved. If saving all rows takes too long, returns earlier,
+    /// with only the first rows.
     pub(in crate::server) async fn save_rows(
         &self,
         mut resource: Resource,
@@ -69,7 +69,7 @@ impl Inner {
         let (ended, unanswered) = self.writes.begin(write, begun.rest);
         let limit = if complete { Duration::MAX } else { limits.settle };
         let outcome = tokio::time::timeout(limit, ended).await;
-        // From here on, the caller gets the set or an error.
+        // From here on, the caller gets a response: the result set or an error.
         unanswered.answered();
         match outcome {
             Ok(Ok(Ok(ready))) => Ok(self.respond(&ready, &preview)),
@@ -87,7 +87,7 @@ impl Inner {
         }
     }
 
-    /// Stores a set whose first rows are available.
+    /// Stores a result set whose first rows are available.
     async fn keep_begun(
         &self,
         resource: &mut Resource,
@@ -107,7 +107,8 @@ impl Inner {
         Ok((begun, preview))
     }
 
-    /// Stops all writes of this process. Each set fails with this reason.
+    /// Stops all snapshot writes of this process. Each result set that is being written fails, with the shutdown as
+    /// the reason.
     pub(in crate::server) async fn end_writes(&self) {
         self.writes.stop_all(Stop::Shutdown).await;
     }

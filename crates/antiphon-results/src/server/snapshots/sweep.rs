@@ -11,7 +11,7 @@ use crate::{
     snapshot::Phase,
 };
 
-/// The interval of sweeps.
+/// The interval between two sweeps, which remove orphaned snapshots.
 pub(in crate::server) const INTERVAL: Duration = Duration::from_secs(60 * 60);
 
 impl DualResponseServer {
@@ -20,9 +20,9 @@ impl DualResponseServer {
     /// sending heartbeats.
     ///
     /// If the store of result sets is [shared](crate::ResourceStore::is_shared), the server calls `sweep` every hour.
-    /// A store that is not shared contains only the result sets of this process. With such a store, call this method
-    /// only if no other process uses the same snapshot store. Otherwise `sweep` removes the snapshots of the other
-    /// processes.
+    /// A store that is not shared contains only the result sets of this process. With a store that is not shared, call
+    /// `sweep` only if no other process uses the same snapshot store. If other processes use the snapshot store,
+    /// `sweep` removes the snapshots of these processes.
     pub async fn sweep(&self) -> Result<u64> {
         self.inner.sweep().await
     }

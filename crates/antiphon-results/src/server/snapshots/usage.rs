@@ -1,4 +1,4 @@
-//! Storage limits of tenants, and of principals without a tenant.
+//! Enforces the storage limits of tenants, and of principals without a tenant.
 
 use std::{
     collections::HashMap,
@@ -15,7 +15,7 @@ use crate::{
     store::Resource,
 };
 
-/// Time for which the usage that the store reported is reused.
+/// Time for which this process reuses the storage usage that the snapshot store reported.
 const BELIEVED: Duration = Duration::from_secs(10);
 
 /// Maximum time until other processes see that a view is being built.
@@ -24,14 +24,14 @@ const SEEN: Duration = Duration::from_secs(2);
 /// Maximum time that the build of a view continues after the last request for the view.
 const MAKING: Duration = Duration::from_secs(5 * 60);
 
-/// Time for which this process adds its own saved bytes to the usage. The last report of the store does not include
-/// these bytes.
+/// Time for which this process adds the bytes that it saved to the reported usage. The last report of the store does
+/// not include the bytes that were saved after the report.
 const REMEMBERED: Duration = Duration::from_secs(60 * 60);
 
-/// Number of known views above which old entries are removed.
+/// Maximum number of known views. If more views are known, the oldest entries are removed.
 const MAX_KNOWN_VIEWS: usize = 4096;
 
-/// The known usage of each share, by [`SnapshotId::share`].
+/// The known storage usage of each share. The key is the name of the share, as in [`SnapshotId::share`].
 #[derive(Clone)]
 pub(crate) struct Usage {
     most: u64,
@@ -52,10 +52,10 @@ struct Account {
     under_way: u64,
 }
 
-/// A view for which the build was allowed.
+/// A view that the server builds or has built, because the storage limit allowed the view.
 struct Made {
     since: Instant,
-    /// Maximum bytes of the view. `None` after the view is built.
+    /// Maximum size of the view in bytes. The value is `None` after the view is built.
     bytes: Option<u64>,
 }
 
@@ -139,18 +139,19 @@ fn name(id: &SnapshotId, view: &View) -> Option<(SnapshotId, String)> {
     Some((id.clone(), serde_json::to_string(view).ok()?))
 }
 
-/// The bytes of a write in progress. They count as used by the share of the snapshot's owner.
+/// The bytes of a write in progress, which count toward the usage of the share of the snapshot's owner.
 pub(super) struct Share {
     usage: Usage,
     owner: Owner,
     bytes: u64,
-    /// Maximum bytes of the write, determined at its start. The write stops at this limit.
+    /// Maximum size of the write in bytes, which is determined when the write starts. The write stops when its size
+    /// exceeds this maximum.
     allowed: u64,
 }
 
 impl Share {
-    /// Sets the current size of the write. Returns an error if other writes of the share have used up the limit
-    /// meanwhile.
+    /// Updates the number of bytes that the write has stored so far. Returns an error if other writes of the share have
+    /// used up the storage limit since the write started.
     pub(super) async fn grow(&mut self, snapshots: &dyn SnapshotStore, bytes: u64) -> Result<()> {
         self.set(bytes);
         if !self.is_too_much(self.usage.believed(&self.share())) {
@@ -169,7 +170,7 @@ impl Share {
         taken > self.usage.most && others > self.usage.most.saturating_sub(self.allowed)
     }
 
-    /// Counts the finished write as stored.
+    /// Counts the bytes of the finished write as stored bytes.
     pub(super) fn keep(&mut self, bytes: u64) {
         self.set(0);
         self.usage.add(&self.share(), bytes);
@@ -194,7 +195,7 @@ impl Drop for Share {
 }
 
 impl Inner {
-    /// Returns the usage entry of a new snapshot, and its maximum size in bytes.
+    /// Returns the usage entry of a new snapshot, and the maximum size of the snapshot in bytes.
     pub(super) async fn allowance(&self, owner: &Owner) -> Result<(Share, u64)> {
         let taken = self.taken(owner, BELIEVED).await?;
         let left = self.usage.most.saturating_sub(taken);
@@ -206,8 +207,8 @@ impl Inner {
         Ok((Share { usage, owner, bytes: 0, allowed }, allowed))
     }
 
-    /// Checks whether a view can be built. A new view needs at most the size of its set. A view that exists or is
-    /// being built needs no additional bytes.
+    /// Checks whether the storage limit allows a view to be built. A new view needs at most the size of its snapshot.
+    /// A view that exists or is being built needs no additional bytes.
     pub(super) async fn let_make(&self, resource: &Resource, view: &View) -> Result<()> {
         let Some(name) = name(&key(resource), view) else { return Ok(()) };
         let is_known = |made: &Made| made.bytes.is_none() || made.since.elapsed() < MAKING;

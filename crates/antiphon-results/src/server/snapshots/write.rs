@@ -23,21 +23,21 @@ use crate::{
     store::{Removal, Resource, ResourceStore, ResourceUpdate, SnapshotUpdate},
 };
 
-/// Maximum number of retries to store the outcome of a write if the store of result sets fails.
+/// Maximum number of retries if the store of result sets cannot record that a write is complete or has failed.
 const TRIES: u32 = 6;
 
 /// The reason for stopping a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// The set was removed.
+    /// The result set was removed.
     Gone,
-    /// The server shuts down.
+    /// The server is shutting down.
     Shutdown,
     /// The caller was cancelled before it received the response.
     Unanswered,
 }
 
-/// The writes of this process, by the ID of the result set.
+/// The snapshot writes that this process runs. The map key is the ID of the result set.
 #[derive(Clone, Default)]
 pub(crate) struct Writes(Arc<Mutex<HashMap<String, Ongoing>>>);
 
@@ -51,8 +51,8 @@ impl Writes {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts a write. The returned receiver gets the outcome of the write. Dropping the receiver does not stop the
-    /// write. Dropping `Unanswered` stops the write.
+    /// Starts a write. The returned receiver gets the result set or an error when the write ends. Dropping the receiver
+    /// does not stop the write. Dropping `Unanswered` stops the write.
     pub(super) fn begin(
         &self,
         write: Write,
@@ -76,7 +76,7 @@ impl Writes {
         (ended, unanswered)
     }
 
-    /// Stops the write of a set if this process runs the write. Returns when the write has ended.
+    /// Stops the write of a result set if this process runs the write. Returns when the write has ended.
     pub(super) async fn stop(&self, set: &str, why: Stop) {
         let ongoing = self.ongoing().remove(set);
         if let Some(Ongoing { stop, task }) = ongoing {
@@ -85,7 +85,7 @@ impl Writes {
         }
     }
 
-    /// Stops all writes.
+    /// Stops all snapshot writes of this process.
     pub(super) async fn stop_all(&self, why: Stop) {
         let sets: Vec<String> = self.ongoing().keys().cloned().collect();
         for set in sets {
@@ -94,14 +94,15 @@ impl Writes {
     }
 }
 
-/// A write whose caller has no response yet. If this value is dropped, the write stops.
+/// A write whose caller has no response yet. If the `Unanswered` value is dropped, the write stops.
 pub(super) struct Unanswered {
     writes: Writes,
     set: Option<String>,
 }
 
 impl Unanswered {
-    /// Records that the caller gets a response. After that, dropping this value does not stop the write.
+    /// Records that the caller gets a response. After this call, dropping the `Unanswered` value does not stop the
+    /// write.
     pub(super) fn answered(mut self) {
         self.set = None;
     }
@@ -129,14 +130,14 @@ pub(super) struct Write {
     pub(super) beat: Duration,
     pub(super) state: SnapshotState,
     pub(super) progress: watch::Receiver<Progress>,
-    /// Bytes of this write, which count as used by the owner's share.
+    /// Bytes of this write, which count toward the usage of the owner's share.
     pub(super) share: Share,
-    /// Slot that is held while rows are written.
+    /// Slot for snapshot writes, which is held while rows are written.
     pub(super) place: OwnedSemaphorePermit,
 }
 
 impl Write {
-    /// Writes the remaining rows, stores the progress, and stores the outcome.
+    /// Writes the remaining rows, and stores the progress. At the end, stores whether the write succeeded.
     async fn run(mut self, rest: Rest, mut stopped: oneshot::Receiver<Stop>) -> Result<Resource> {
         // A source is external code and can panic.
         let mut rest = AssertUnwindSafe(rest).catch_unwind();
@@ -185,8 +186,8 @@ impl Write {
         SnapshotUpdate::new(self.state.clone(), rows, bytes)
     }
 
-    /// Stores the progress as a heartbeat. Returns `false` if the set was removed, or if another process has marked
-    /// this write as failed.
+    /// Stores the progress as a heartbeat. Returns `false` if the result set was removed, or if another process has
+    /// marked this write as failed.
     async fn say(&mut self) -> bool {
         let Progress { rows, bytes } = self.progress();
         let update = self.update(Phase::Writing, rows, bytes);
@@ -194,7 +195,7 @@ impl Write {
         {
             Ok(Some(resource)) => resource.snapshot.is_some_and(|state| state.phase == Phase::Writing),
             Ok(None) => false,
-            // The readers decide when the heartbeat is too old.
+            // The write continues, because the readers of the result set decide when the last heartbeat is too old.
             Err(error) => {
                 tracing::warn!(id = self.id.set, %error, "the progress of a snapshot could not be stored");
                 true
@@ -202,7 +203,7 @@ impl Write {
         }
     }
 
-    /// Stores that all rows are written.
+    /// Stores that all rows of the snapshot are written.
     async fn written(&mut self, written: Written) -> Result<Resource> {
         self.state.digest = Some(written.digest);
         self.state.truncated = written.truncated;
@@ -217,14 +218,14 @@ impl Write {
             }
             // The set was removed, or another process has marked this write as failed. So no reader can use the rows.
             Ok(_) => self.remove().await,
-            // It is unknown whether the outcome was stored, so readers may use the rows. If the outcome was not
-            // stored, the set fails later, and a sweep removes the rows.
+            // The store possibly recorded that the snapshot is complete, so readers possibly use the rows. If the store
+            // did not record this, the result set fails later, and a sweep removes the rows.
             Err(error) => return Err(error),
         }
         Err(DualResponseError::NotFound)
     }
 
-    /// Stores that the write failed.
+    /// Stores that the write of the snapshot failed.
     async fn failed(&mut self, error: DualResponseError) -> Result<Resource> {
         let Progress { rows, bytes } = self.progress();
         tracing::warn!(id = self.id.set, rows, error = chain(&error), "a snapshot could not be saved");
@@ -254,7 +255,7 @@ impl Write {
         Err(DualResponseError::NotFound)
     }
 
-    /// Stores the outcome, and retries while the store fails.
+    /// Stores that a write is complete or has failed, and retries if the store of result sets fails.
     async fn end(&self, update: SnapshotUpdate) -> Result<Option<Resource>> {
         let mut tried = 0;
         loop {
@@ -277,13 +278,15 @@ impl Write {
     }
 }
 
-/// Returns the failure reason as text for users, without internal details.
+/// Returns the reason for a failed write as text for users, without internal details.
 fn reason(error: &DualResponseError, rows: u64) -> String {
     match error {
         DualResponseError::Query(_) | DualResponseError::Count(_) => {
             format!("the source of the rows failed after {rows} rows; run the query again")
         }
-        DualResponseError::Timeout { .. } => "the rows took too long; ask for fewer".into(),
+        DualResponseError::Timeout { .. } => {
+            "the source did not return all rows in time; request fewer rows".into()
+        }
         DualResponseError::Invalid(text)
         | DualResponseError::TooLarge(text)
         | DualResponseError::Failed(text)

@@ -23,7 +23,7 @@ async fn formats(store: &dyn SnapshotStore) -> Vec<ExportFormat> {
     formats
 }
 
-/// Tests that an export has the same rows as the pages.
+/// Tests that an export of a snapshot has the same rows as the pages of the snapshot.
 pub async fn export_is_the_pages(snapshots: &Snapshots) {
     let store = snapshots.filled(3_000).await;
     let lines = export(&*store, ExportRequest::new(ExportFormat::Ndjson), None).await.unwrap();
@@ -36,8 +36,8 @@ pub async fn export_is_the_pages(snapshots: &Snapshots) {
     assert_eq!(table.split_inclusive(|&byte| byte == b'\n').count(), 3_001);
 }
 
-/// Tests that consecutive byte ranges add up to the whole file, in every format. A store that does not support ranges
-/// returns the whole file, and no length.
+/// Tests that consecutive byte ranges of an export together are the whole file, in every format. A store that does not
+/// support byte ranges returns the whole file, and no length.
 pub async fn ranges_are_parts_of_the_whole(snapshots: &Snapshots) {
     let store = snapshots.filled(2_000).await;
     for format in formats(&*store).await {
@@ -96,7 +96,8 @@ pub async fn chunks_are_exported_alone(snapshots: &Snapshots) {
     assert!(matches!(export(&*store, beyond, None).await, Err(DualResponseError::Invalid(_))));
 }
 
-/// Tests that the statistics match the rows, and are the same through every handle to the store.
+/// Tests that the statistics of a snapshot match its rows, and that every handle to the store returns the same
+/// statistics.
 pub async fn stats_count_what_is_there(snapshots: &Snapshots) {
     let store = snapshots.filled(1_000).await;
     let stats = store.stats(&id("rs_set")).await.unwrap();

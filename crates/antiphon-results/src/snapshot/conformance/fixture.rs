@@ -54,18 +54,19 @@ pub(super) fn id(set: &str) -> SnapshotId {
     SnapshotId::new(&Owner::nobody(), set)
 }
 
-/// Returns the row with this number. The row has a unique column, a column with few values, and a column with gaps.
+/// Returns the test row with this number. The test row has a column with unique values, a column with few distinct
+/// values, and a column in which some values are null.
 pub(super) fn row(number: u64) -> Value {
     let text = (!number.is_multiple_of(5)).then(|| format!("zeile {number} \"ü\""));
     json!({"id": number, "group": number * 7919 % 10, "text": text})
 }
 
-/// Returns the rows with these numbers, in the form that a store returns.
+/// Returns the test rows with these numbers, in the form that a store returns.
 pub(super) fn rows(numbers: impl IntoIterator<Item = u64>) -> Vec<Value> {
     numbers.into_iter().map(row).collect()
 }
 
-/// Returns `count` rows in parts of several sizes.
+/// Returns `count` test rows, in batches of several sizes.
 pub(super) fn parts(count: u64) -> Vec<Rows> {
     let (mut parts, mut next) = (Vec::new(), 0);
     for size in [1, 10, 333].into_iter().cycle() {
@@ -124,7 +125,7 @@ pub(super) async fn prepared(store: &dyn SnapshotStore, view: &View) -> Option<u
     }
 }
 
-/// Returns whether the snapshot does not exist.
+/// Returns `true` if the snapshot does not exist.
 pub(super) async fn is_gone(store: &dyn SnapshotStore, id: &SnapshotId) -> bool {
     let manifest = store.manifest(id).await;
     let page = store.page(id, &SnapshotPage::new(0, 1)).await;

@@ -18,7 +18,7 @@ pub async fn snapshot_is_not_there_until_all_of_it_is(snapshots: &Snapshots) {
     assert_eq!(one.manifest(&id("rs_set")).await.unwrap(), two.manifest(&id("rs_set")).await.unwrap());
 }
 
-/// Tests that a dropped write leaves nothing behind.
+/// Tests that no part of a snapshot remains after its write is dropped.
 pub async fn dropped_intake_leaves_nothing(snapshots: &Snapshots) {
     let store = snapshots.open().await;
     let first = stream::iter(parts(50).into_iter().map(Ok));
@@ -37,7 +37,7 @@ pub async fn dropped_intake_leaves_nothing(snapshots: &Snapshots) {
     assert_eq!(snapshots.open().await.manifest(&id("rs_set")).await.unwrap().rows, 20);
 }
 
-/// Tests that no snapshot exists if its source fails.
+/// Tests that no snapshot exists if the source of the rows fails.
 pub async fn failed_source_leaves_nothing(snapshots: &Snapshots) {
     let store = snapshots.open().await;
     let failing: Vec<Result<Rows, BoxError>> =
@@ -50,7 +50,7 @@ pub async fn failed_source_leaves_nothing(snapshots: &Snapshots) {
     assert!(is_gone(&*store, &id("rs_set")).await && is_gone(&*snapshots.open().await, &id("rs_set")).await);
 }
 
-/// Tests that the sample has the requested number of rows, or all rows if there are fewer.
+/// Tests that the sample has the requested number of rows, or all rows if the source has fewer rows than requested.
 pub async fn sample_is_the_first_rows(snapshots: &Snapshots) {
     let store = snapshots.open().await;
     for (number, (sample, count)) in [(15_usize, 100_u64), (15, 3), (0, 10)].into_iter().enumerate() {
@@ -63,7 +63,7 @@ pub async fn sample_is_the_first_rows(snapshots: &Snapshots) {
     }
 }
 
-/// Tests that rows beyond the limit are omitted, and that the manifest reports the truncation.
+/// Tests that rows beyond the maximum number are omitted, and that the manifest reports the truncation.
 pub async fn rows_beyond_the_limit_are_left_out_and_that_is_said(snapshots: &Snapshots) {
     let store = snapshots.open().await;
     for (number, (limit, expected)) in
@@ -123,7 +123,7 @@ pub async fn deletion_twice_is_fine(snapshots: &Snapshots) {
     }
 }
 
-/// Tests that usage is counted for each tenant, and is 0 after all snapshots are deleted.
+/// Tests that the storage usage is counted for each tenant, and is 0 after all snapshots are deleted.
 pub async fn usage_is_what_is_stored(snapshots: &Snapshots) {
     let store = snapshots.filled(1_000).await;
     let stored = store.manifest(&id("rs_set")).await.unwrap().bytes;

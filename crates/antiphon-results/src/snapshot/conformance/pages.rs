@@ -1,4 +1,4 @@
-//! Contract tests for pages: row `n` is the same for every reader.
+//! Contract tests for pages of snapshots: row `n` is the same for every reader.
 
 use futures_util::stream;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use crate::{error::DualResponseError, rows::Rows};
 
 const ROWS: u64 = 5_000;
 
-/// Tests that one page with all rows has the order of the source.
+/// Tests that one page with all rows returns the rows in the order of the source.
 pub async fn rows_come_in_the_order_they_came(snapshots: &Snapshots) {
     let store = snapshots.filled(ROWS).await;
     assert_eq!(page(&*store, SnapshotPage::new(0, u64::MAX)).await, rows(0..ROWS));
@@ -30,7 +30,7 @@ pub async fn every_page_size_gives_the_same_rows(snapshots: &Snapshots) {
     }
 }
 
-/// Tests pages from the first row, in the middle, and beyond the last row.
+/// Tests pages that start at the first row, in the middle, and after the last row.
 pub async fn every_place_is_a_page(snapshots: &Snapshots) {
     snapshots.filled(ROWS).await;
     let store = snapshots.open().await;
@@ -43,8 +43,8 @@ pub async fn every_place_is_a_page(snapshots: &Snapshots) {
     }
 }
 
-/// Tests that a page has the requested columns in the requested order, and that the error for an unknown column
-/// contains its name.
+/// Tests that a page has the requested columns in the requested order. Also tests that the error for an unknown column
+/// contains the name of the column.
 pub async fn columns_come_as_asked_for(snapshots: &Snapshots) {
     let store = snapshots.filled(10).await;
     let request = SnapshotPage::new(3, 1).with_columns(["text", "id"]);
@@ -55,8 +55,8 @@ pub async fn columns_come_as_asked_for(snapshots: &Snapshots) {
     assert!(matches!(&error, DualResponseError::Invalid(text) if text.contains("nowhere")), "{error:?}");
 }
 
-/// Tests that a page with a byte limit has at least one row, and that the next page continues after the last row of
-/// this page.
+/// Tests that a page with a byte limit has at least one row. Also tests that the next page starts after the last row of
+/// the limited page.
 pub async fn large_page_may_stop_but_not_at_nothing(snapshots: &Snapshots) {
     let store = snapshots.filled(300).await;
     let mut next = 0;
@@ -91,14 +91,14 @@ pub async fn chunks_are_all_rows(snapshots: &Snapshots) {
     assert_eq!(next, ROWS);
 }
 
-/// Tests that a set without rows is valid.
+/// Tests that a result set without rows is valid.
 pub async fn set_without_rows_is_a_set(snapshots: &Snapshots) {
     let store = snapshots.filled(0).await;
     assert_eq!(store.manifest(&id("rs_set")).await.unwrap().rows, 0);
     assert!(page(&*store, SnapshotPage::new(0, 10)).await.is_empty());
 }
 
-/// Tests that unusual JSON values are read back unchanged if no columns are declared.
+/// Tests that unusual JSON values are the same after a write and a read, if no columns are declared.
 pub async fn odd_values_come_back(snapshots: &Snapshots) {
     let odd = [
         json!({"n": 9_007_199_254_740_993_i64, "t": "", "l": [1, null, "x"], "o": {"a": {"b": []}}, "z": null}),

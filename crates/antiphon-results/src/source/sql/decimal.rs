@@ -11,8 +11,8 @@ pub(super) fn write(text: &str, wants_number: bool, json: &mut Vec<u8>) -> Resul
     write::json(text, json)
 }
 
-/// Returns whether a decimal is a valid JSON number whose digits a 64-bit float preserves. A float preserves any 15
-/// digits.
+/// Returns whether a decimal is a valid JSON number whose digits a 64-bit float preserves. A 64-bit float preserves
+/// any decimal with at most 15 digits.
 fn is_exact(text: &str) -> bool {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, "0"));

@@ -20,20 +20,20 @@ use crate::{
     snapshot::ColumnHint,
 };
 
-/// The differences between one database and other databases.
+/// The SQL syntax, the types and the protocol features of one database, for code that all databases share.
 ///
 /// Generated SQL consists of the author's declarations, type names from the database, and fixed text of this crate.
-/// Values are bound as parameters.
+/// Values are not part of generated SQL, but are bound as parameters.
 pub trait Dialect: Database + HasStatementCache {
     /// Type of a column, as the database describes it.
     type Kind: Clone + fmt::Debug + Send + Sync;
     /// Type of a parameter, as the database describes it.
     type Parameter: fmt::Debug + Send + Sync;
 
-    /// Quote character around names. Inside a name, this character is doubled.
+    /// Quote character around names. If a name contains the quote character, the character is doubled.
     const QUOTE: char;
 
-    /// Returns the placeholder of the parameter with this number, counted from 1.
+    /// Returns the SQL placeholder of the parameter with the number `number`, counted from 1.
     fn placeholder(number: usize) -> String;
 
     /// Returns the types of the columns and parameters of a statement.
@@ -43,7 +43,8 @@ pub trait Dialect: Database + HasStatementCache {
         parameters: Option<Either<&[Self::TypeInfo], usize>>,
     ) -> impl Future<Output = Result<Described<Self>, SqlError>> + Send;
 
-    /// Returns the type of the column in received rows, or `None` if this type no longer matches the description.
+    /// Returns the type that a column has in received rows. Returns `None` if the type no longer matches the
+    /// description of the statement.
     fn found<'k>(kind: &'k Self::Kind, found: &Self::TypeInfo) -> Option<Cow<'k, Self::Kind>>;
 
     /// Returns the expression that selects the column.
@@ -51,14 +52,14 @@ pub trait Dialect: Database + HasStatementCache {
         column.quoted.clone()
     }
 
-    /// Returns the expression that sorts and compares the column, or `None` if its type has no order.
+    /// Returns the expression that sorts and compares the column, or `None` if the type of the column has no order.
     fn sorted(column: &Column<Self>) -> Option<String>;
 
     /// Returns a sort term in which null is the greatest value.
     fn ordered(expression: &str, order: Order, nullable: bool) -> String;
 
     /// Binds a value of this column, and returns the operand of a comparison: the placeholder, with a cast if
-    /// necessary. The value comes from a client.
+    /// necessary. The bound value comes from a client.
     fn operand(
         column: &Column<Self>,
         value: &Value,
@@ -66,7 +67,7 @@ pub trait Dialect: Database + HasStatementCache {
         arguments: &mut Self::Arguments,
     ) -> Result<String, BoxError>;
 
-    /// Binds a parameter of the query. The value comes from a client.
+    /// Binds a parameter of the query. The bound value comes from a client.
     fn parameter(
         parameter: &Self::Parameter,
         value: &Value,
@@ -77,7 +78,7 @@ pub trait Dialect: Database + HasStatementCache {
     fn number(number: i64, arguments: &mut Self::Arguments) -> Result<(), BoxError>;
 
     /// Writes a non-null value of this kind as JSON. If `is_anchor` is set, the column belongs to the key or the sort.
-    /// [`operand`](Self::operand) must then be able to bind the written value.
+    /// For an anchor, [`operand`](Self::operand) must be able to bind the written value.
     fn write(
         column: &Column<Self>,
         kind: &Self::Kind,
@@ -94,8 +95,8 @@ pub trait Dialect: Database + HasStatementCache {
         sql.to_owned()
     }
 
-    /// Writes a non-null value as JSON for a snapshot. Numbers have all digits, and bytes become `\x` and hexadecimal
-    /// digits.
+    /// Writes a non-null value as JSON for a snapshot. In this JSON, numbers keep all digits, and bytes become `\x`
+    /// and hexadecimal digits.
     fn write_stored(value: Self::ValueRef<'_>, json: &mut Vec<u8>) -> Result<(), BoxError>;
 
     /// Writes a row as a JSON object for a snapshot. `names` contains the column names as JSON.
@@ -128,7 +129,7 @@ pub trait Dialect: Database + HasStatementCache {
         sql.to_owned()
     }
 
-    /// Returns whether the value is `NULL`.
+    /// Returns whether a value from the database is `NULL`.
     fn is_null(value: &Self::ValueRef<'_>) -> bool {
         sqlx::ValueRef::is_null(value)
     }
@@ -137,7 +138,7 @@ pub trait Dialect: Database + HasStatementCache {
     fn count(row: &Self::Row) -> Result<i64, sqlx::Error>;
 
     /// Returns two texts that limit the execution time on the server: the text before `SELECT` and the text after
-    /// `SELECT`. Both texts are empty if the database has no such limit.
+    /// `SELECT`. Both texts are empty if the database has no limit for the execution time.
     fn limited(_limit: Duration) -> (String, String) {
         (String::new(), String::new())
     }
@@ -151,7 +152,7 @@ pub trait Dialect: Database + HasStatementCache {
         std::future::ready(Ok(None))
     }
 
-    /// Returns whether the server rejected a bound value, or a sort by a type without an order.
+    /// Returns `true` if the server rejected a bound value, or cannot sort by the type of a column.
     fn is_refusal(_error: &dyn DatabaseError) -> bool {
         false
     }
@@ -199,9 +200,9 @@ pub struct Described<DB: Dialect> {
 #[derive(Debug)]
 pub struct Column<DB: Dialect> {
     pub(super) name: String,
-    /// Name as JSON, followed by a colon.
+    /// Name of the column as JSON, followed by a colon.
     pub(super) member: String,
-    /// Name in SQL: quoted, and qualified with the table name `q`.
+    /// Name of the column in SQL: quoted, and qualified with the table name `q`.
     pub(super) quoted: String,
     pub(super) declared: Option<ColumnType>,
     pub(super) nullable: bool,
@@ -231,7 +232,7 @@ impl<DB: Dialect> Column<DB> {
     }
 }
 
-/// Returns the column's name, quoted and qualified with `q`. In quotes, any text is a valid name.
+/// Returns the column's name, quoted and qualified with `q`. Any text in quotes is a valid name in SQL.
 pub(super) fn qualified<DB: Dialect>(name: &str) -> String {
     let quote = DB::QUOTE;
     let mut quoted = String::with_capacity(name.len() + 4);

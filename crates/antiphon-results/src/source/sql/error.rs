@@ -4,8 +4,9 @@ use crate::error::BoxError;
 
 /// An error from a [`SqlQuery`](super::SqlQuery).
 ///
-/// The message never contains SQL or values, so it is safe to log. The database error is the
-/// [source](std::error::Error::source). The message of the database error can contain SQL and values.
+/// The message of a `SqlError` never contains SQL or values, so you can log the message. The
+/// [source](std::error::Error::source) of a `SqlError` is the error of the database. The message of the database error
+/// can contain SQL and values.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SqlError {
@@ -18,7 +19,7 @@ pub enum SqlError {
     /// The statement exceeded its timeout and was stopped.
     #[error("the SQL statement exceeded its timeout of {limit:?}")]
     Timeout {
-        /// Timeout of the statement.
+        /// Time limit that the statement exceeded.
         limit: Duration,
     },
     /// The database rejected the statement, or failed.
@@ -26,16 +27,16 @@ pub enum SqlError {
     Database {
         /// Operation that failed, such as preparing the statement.
         doing: &'static str,
-        /// Error of the database.
+        /// Error that the database returned.
         #[source]
         source: BoxError,
     },
     /// A value could not be read, or could not be written as JSON.
     #[error("a value of column `{column}` cannot be read")]
     Value {
-        /// Name of the column.
+        /// Name of the column of the value.
         column: String,
-        /// Cause of the error.
+        /// Error that occurred when the value was read or written.
         #[source]
         source: BoxError,
     },

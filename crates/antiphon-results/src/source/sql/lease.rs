@@ -16,17 +16,17 @@ use crate::error::BoxError;
 pub(super) struct Lease<DB: Dialect> {
     pub(super) connection: Held<DB>,
     pub(super) deadline: Instant,
-    /// Whether the statement compares with a value or sorts by a column from the request.
+    /// Whether the statement compares with a value from the request, or sorts by a column from the request.
     pub(super) asked: bool,
     limit: Duration,
     doing: &'static str,
 }
 
 /// A connection that is closed on drop, unless its statement has ended. A caller can cancel its request at any time, so
-/// a statement can remain unfinished. In the pool, a connection with an unfinished statement would delay the next
-/// statement.
+/// a statement can remain unfinished. If a connection with an unfinished statement returned to the pool, the unfinished
+/// statement would delay the next statement.
 pub(super) struct Held<DB: Dialect> {
-    /// `Some` until the drop.
+    /// The connection from the pool, which is `Some` until the `Held` value is dropped.
     connection: Option<PoolConnection<DB>>,
     guard: Option<Guard>,
     ended: bool,
@@ -57,7 +57,7 @@ impl<DB: Dialect> Drop for Held<DB> {
     }
 }
 
-/// The failure of a statement.
+/// The reason why a statement failed.
 pub(super) enum Failure {
     /// An error of the database or its connection.
     Database(sqlx::Error),
@@ -100,7 +100,8 @@ impl<DB: Dialect> Lease<DB> {
         }
     }
 
-    /// Converts the result of the statement. Returns the connection to the pool, unless the statement timed out.
+    /// Ends the lease and returns the result of the statement. A failure becomes a [`SqlError`]. Returns the connection
+    /// to the pool, unless the statement timed out.
     pub(super) fn end<T>(mut self, ended: Result<Result<T, Failure>, Elapsed>) -> Result<T, SqlError> {
         let (limit, doing) = (self.limit, self.doing);
         self.connection.ended = ended.is_ok();
@@ -122,7 +123,7 @@ fn gave_up<DB: Dialect>(error: &sqlx::Error) -> bool {
     error.as_database_error().is_some_and(|error| DB::is_timeout(error))
 }
 
-/// Returns whether the server rejected a value or a sort of the request.
+/// Returns `true` if the server rejected a value or a sort that came from the request.
 fn refused<DB: Dialect>(error: &sqlx::Error) -> bool {
     error.as_database_error().is_some_and(|error| DB::is_refusal(error))
 }

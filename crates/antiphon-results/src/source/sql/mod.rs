@@ -28,8 +28,8 @@ use async_trait::async_trait;
 use serde_json::Value;
 use sqlx::{ColumnIndex, Executor, IntoArguments, Pool};
 
-/// The differences between one database and other databases. This trait is public because the crate that saves
-/// snapshots needs it.
+/// The SQL syntax, the types and the protocol features of one database. The trait `Dialect` is public because the
+/// crate `antiphon-snapshot` needs it.
 #[doc(hidden)]
 pub use self::dialect::Dialect;
 pub use self::error::SqlError;
@@ -55,7 +55,8 @@ pub struct SqlQuery<DB: Dialect> {
     columns: Vec<ColumnDefinition>,
     key: Vec<String>,
     timeout: Duration,
-    /// Description of the statement, as the database returned it. `None` until the first use of the statement.
+    /// Description of the statement, as the database returned it. The value is `None` until the first use of the
+    /// statement.
     plan: RwLock<Option<Arc<Plan<DB>>>>,
 }
 
@@ -73,16 +74,16 @@ impl<DB: Dialect> SqlQuery<DB> {
         }
     }
 
-    /// Sets the names of the query's parameters, in the order in which they are bound. Each name is a member of the
-    /// JSON parameters. Default: none.
+    /// Sets the names of the query's parameters, in the order in which they are bound. Each parameter name is a member
+    /// of the JSON parameters. Default: none.
     #[must_use]
     pub fn with_parameters<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
         self.parameters = names.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Declares the columns. The server sends only these columns, in this order, and clients can sort rows only by
-    /// these columns. Default: all columns of the SQL are sent, and rows cannot be sorted.
+    /// Declares the columns. The server sends only the declared columns, in the declared order. Clients can sort rows
+    /// only by declared columns. Default: all columns of the SQL are sent, and rows cannot be sorted.
     #[must_use]
     pub fn with_columns(mut self, columns: impl IntoIterator<Item = ColumnDefinition>) -> Self {
         self.columns = columns.into_iter().collect();
@@ -97,8 +98,8 @@ impl<DB: Dialect> SqlQuery<DB> {
         self
     }
 
-    /// Sets the SQL that counts the rows. This SQL must have the same parameters as the query, and return one integer.
-    /// Default: `count(*)` over the query.
+    /// Sets the SQL that counts the rows. The SQL for the count must have the same parameters as the query, and return
+    /// one integer. Default: `count(*)` over the query.
     #[must_use]
     pub fn with_count(mut self, sql: impl Into<String>) -> Self {
         self.count = Some(trimmed(sql.into()));
@@ -120,8 +121,8 @@ where
     for<'c> &'c mut DB::Connection: Executor<'c, Database = DB>,
     usize: ColumnIndex<DB::Row>,
 {
-    /// Prepares the query on the database. Call this method when the program starts, to find errors early. Without
-    /// this call, the first read prepares the query.
+    /// Prepares the query on the database. Call this method when the program starts, to find errors early. If you do
+    /// not call `check`, the first read prepares the query.
     ///
     /// # Errors
     ///
@@ -160,7 +161,7 @@ where
     }
 }
 
-/// Omits the SQL, because the SQL can be long and is private to the author of the program.
+/// The debug output omits the SQL, because the SQL can be long and is private to the author of the program.
 impl<DB: Dialect> fmt::Debug for SqlQuery<DB> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SqlQuery")
@@ -172,7 +173,7 @@ impl<DB: Dialect> fmt::Debug for SqlQuery<DB> {
     }
 }
 
-/// Removes the semicolon at the end, because the SQL becomes part of another statement.
+/// Removes the semicolon at the end of the SQL, because the SQL becomes part of another statement.
 fn trimmed(sql: String) -> String {
     let end = sql.trim_end_matches(|character: char| character == ';' || character.is_whitespace()).len();
     let mut sql = sql;

@@ -15,13 +15,14 @@ pub(super) struct Moment {
 }
 
 impl Moment {
-    /// Writes the date: `2025-01-15`. For a year before Christ, `write_era` adds ` BC` at the end, as PostgreSQL does.
+    /// Writes the date in the format `2025-01-15`. For a year before Christ, `write_era` adds ` BC` at the end, as
+    /// PostgreSQL does.
     pub(super) fn write_date(self, json: &mut Vec<u8>) {
         // Writing to memory does not fail.
         let _ = write!(json, "{:04}-{:02}-{:02}", self.year, self.month, self.day);
     }
 
-    /// Writes the time: `10:30:00`. A fraction of a second adds three or six digits.
+    /// Writes the time in the format `10:30:00`. A fraction of a second adds three or six digits.
     pub(super) fn write_time(self, json: &mut Vec<u8>) {
         let _ = write!(json, "{:02}:{:02}:{:02}", self.hour, self.minute, self.second);
         if !self.micros.is_multiple_of(1000) {

@@ -22,7 +22,7 @@ use crate::{
 };
 
 impl SqlQuery<MySql> {
-    /// Creates a query on MariaDB or MySQL. Parameters are `?`.
+    /// Creates a query on MariaDB or MySQL. In the SQL, each parameter is a `?`.
     pub fn mysql(pool: MySqlPool, sql: impl Into<String>) -> Self {
         Self::new(pool, sql)
     }
@@ -35,7 +35,7 @@ pub enum Kind {
     Integer,
     /// Unsigned integers.
     Unsigned,
-    /// `BIT`, read as a number.
+    /// `BIT`, which is read as a number.
     Bits,
     /// `FLOAT`.
     Float,
@@ -45,7 +45,7 @@ pub enum Kind {
     Decimal,
     /// `DATE`.
     Date,
-    /// `DATETIME`, without a zone.
+    /// `DATETIME`, which has no time zone.
     Datetime,
     /// `TIMESTAMP`, in UTC.
     Timestamp,
@@ -53,7 +53,7 @@ pub enum Kind {
     Time,
     /// Text of any collation.
     Text,
-    /// `ENUM` or `SET`: texts of a list, stored as numbers.
+    /// `ENUM` or `SET`: values from a list of texts, which the server stores as numbers.
     Enum,
     /// `JSON` of MySQL. In MariaDB, `JSON` is text.
     Json,
@@ -68,7 +68,7 @@ impl Kind {
             return Self::Enum;
         }
         match info.name() {
-            // `TINYINT(1)`, signed or unsigned.
+            // The driver uses the type name `BOOLEAN` for `TINYINT(1)`, signed or unsigned.
             "BOOLEAN" if <u64 as Type<MySql>>::compatible(info) => Self::Unsigned,
             "TINYINT" | "SMALLINT" | "MEDIUMINT" | "INT" | "BIGINT" | "BOOLEAN" => Self::Integer,
             "BIT" => Self::Bits,
@@ -109,8 +109,8 @@ impl Dialect for MySql {
         Ok(Described { columns: columns.iter().map(Kind::of).collect(), parameters: vec![(); parameters] })
     }
 
-    /// Uses the type that the received rows report. The type of a column can depend on the type of a parameter. Then it
-    /// is unknown before the parameter is bound.
+    /// Returns the type of a column that the received rows report. The type of a column can depend on the type of a
+    /// parameter. The type of a column that depends on a parameter is unknown before the parameter is bound.
     fn found<'k>(kind: &'k Kind, found: &MySqlTypeInfo) -> Option<Cow<'k, Kind>> {
         let found = Kind::of(found);
         let is_same = *kind == found || *kind == Kind::Time;
@@ -132,7 +132,8 @@ impl Dialect for MySql {
             (Kind::Integer | Kind::Unsigned | Kind::Bits, Some(ColumnType::Boolean)) => {
                 Some(format!("({} <> 0)", column.quoted))
             }
-            // An `ENUM` sorts as a number but compares as text. The cast makes both use the text.
+            // An `ENUM` sorts as a number but compares as text. With the cast, the database also sorts an `ENUM` by its
+            // text.
             (Kind::Enum, _) => Some(format!("CAST({} AS CHAR)", column.quoted)),
             _ => Some(column.quoted.clone()),
         }
@@ -267,7 +268,8 @@ impl Dialect for MySql {
         read.map_err(sqlx::Error::Decode)
     }
 
-    /// Returns a limit for MariaDB and a limit for MySQL. Each server treats the other server's limit as a comment.
+    /// Returns a time limit for MariaDB and a time limit for MySQL, as SQL text. Each of the two servers treats the
+    /// time limit of the other server as a comment.
     fn limited(limit: Duration) -> (String, String) {
         let millis = limit.as_millis().clamp(1, u128::from(u32::MAX));
         (
@@ -315,9 +317,9 @@ fn write_value(kind: Kind, value: MySqlValueRef<'_>, json: &mut Vec<u8>) -> Resu
     }
 }
 
-/// Returns whether the type is an `ENUM` or a `SET`. The server reports such a type in a flag, and the driver shows
-/// this flag only in its `Debug` output. The type name is not sufficient, because ordinary text can have the same type
-/// name.
+/// Returns whether the type is an `ENUM` or a `SET`. The server marks an `ENUM` or a `SET` with a flag, and only the
+/// `Debug` output of the driver shows this flag. The type name does not identify an `ENUM` or a `SET`, because ordinary
+/// text can have the same type name.
 fn is_listed(info: &MySqlTypeInfo) -> bool {
     if !matches!(info.name(), "CHAR" | "BINARY" | "ENUM" | "SET") {
         return false;
@@ -331,7 +333,7 @@ fn text<'r>(value: MySqlValueRef<'r>) -> Result<&'r str, BoxError> {
     <&str as Decode<'r, MySql>>::decode(value)
 }
 
-/// Binds a value with its JSON type.
+/// Binds a JSON value with the SQL type that matches its JSON type.
 fn bind(value: &Value, arguments: &mut MySqlArguments) -> Result<(), BoxError> {
     match value {
         Value::Null => arguments.add(None::<i64>),
@@ -347,9 +349,9 @@ fn bind(value: &Value, arguments: &mut MySqlArguments) -> Result<(), BoxError> {
     }
 }
 
-/// Returns the number of digits after the decimal point for a cast. The number is at least 30, which is the maximum of
-/// MySQL. MariaDB supports more digits, so the number can be larger if the value needs more digits. With the digits
-/// before the decimal point, the total is at most 65.
+/// Returns the number of digits after the decimal point for a cast. The number of decimal places is at least 30, which
+/// is the maximum of MySQL. MariaDB supports more decimal places, so the number can be larger if the value needs more.
+/// The number of all digits, before and after the decimal point, is at most 65.
 fn scale(text: &str) -> Result<usize, BoxError> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let is_number =
@@ -369,7 +371,8 @@ fn moment(text: &str) -> Result<String, BoxError> {
     if text.chars().all(is_moment) { Ok(text) } else { Err("must be a date or time".into()) }
 }
 
-/// Reads a length, then year, month, day, hour, minute, second and microseconds. The server omits zeros at the end.
+/// Reads a length, then year, month, day, hour, minute, second and microseconds. The server omits parts at the end
+/// that are zero.
 fn read_moment(value: MySqlValueRef<'_>) -> Result<Moment, BoxError> {
     let bytes = <&[u8] as Decode<'_, MySql>>::decode(value)?;
     let mut moment = Moment::default();
@@ -389,8 +392,8 @@ fn read_moment(value: MySqlValueRef<'_>) -> Result<Moment, BoxError> {
 
 /// Formats a time as the database does, with at least two digits for the hours.
 ///
-/// The bytes are a length, a sign, days, hours, minutes, seconds and microseconds. The server omits zeros at the end.
-/// The driver's own type cannot hold the longest times of MariaDB.
+/// The bytes are a length, a sign, days, hours, minutes, seconds and microseconds. The server omits parts at the end
+/// that are zero. The driver's type for times cannot hold the longest times of MariaDB.
 fn time(bytes: &[u8]) -> Result<String, BoxError> {
     let (negative, days, rest) = match bytes {
         [] | [0] => return Ok("00:00:00".into()),

@@ -4,8 +4,8 @@ use super::SqlError;
 
 /// Returns the members of `parameters` in the order of `names`.
 ///
-/// Every name must have a member, and every member must have a name. Otherwise a missing or misspelt member would
-/// silently change the query.
+/// Every name in `names` must have a member in `parameters`, and every member must have a name. Without this rule, a
+/// missing or misspelt member would silently change the query.
 pub(super) fn ordered<'v>(names: &[String], parameters: &'v Value) -> Result<Vec<&'v Value>, SqlError> {
     let empty = serde_json::Map::new();
     let members = match parameters {

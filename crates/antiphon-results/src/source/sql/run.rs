@@ -1,4 +1,4 @@
-//! Prepares and runs statements, and reads their results. No other module does this.
+//! Prepares and runs statements, and reads their results. No other module runs SQL statements.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -30,10 +30,10 @@ pub(super) struct Plan<DB: Dialect> {
     select: String,
 }
 
-/// Declares text as SQL. No other function does this.
+/// Declares text as SQL. No other function declares text as SQL.
 ///
-/// The text is safe. It consists of the author's SQL, declared names in quotes, type names from the database, and
-/// fixed text of this crate. Values from outside are bound.
+/// The text is safe, because it consists of the author's SQL, declared names in quotes, type names from the database,
+/// and fixed text. Values from clients are bound as parameters.
 fn safe(sql: String) -> SqlStr {
     AssertSqlSafe(sql).into_sql_str()
 }
@@ -101,7 +101,8 @@ where
         let read = timeout_at(lease.deadline, reading).await;
         let read = lease.end(read);
         if matches!(read, Err(SqlError::Value { .. })) {
-            // The tables may have changed, so the next call asks the database again.
+            // The tables have possibly changed, so the next call requests a new description of the statement from the
+            // database.
             self.remember(None);
         }
         read
@@ -116,7 +117,8 @@ where
         Ok(arguments)
     }
 
-    /// Returns the description of the query. Two concurrent calls can both request the description. This is harmless.
+    /// Returns the description of the query. Two concurrent calls can both request the description from the database,
+    /// which is harmless.
     pub(super) async fn prepare(&self) -> Result<Arc<Plan<DB>>, SqlError> {
         let known = self.plan.read().expect("no holder of the lock panics").clone();
         if let Some(plan) = known {
@@ -135,7 +137,9 @@ where
         let counts = [Some(described.parameters.len()), count.as_ref().map(Vec::len)];
         if let Some(found) = counts.into_iter().flatten().find(|found| *found != self.parameters.len()) {
             let named = self.parameters.len();
-            return Err(SqlError::setup(format!("{named} parameters are declared, and the SQL has {found}")));
+            return Err(SqlError::setup(format!(
+                "the query declares {named} parameters, but its SQL contains {found} placeholders; declare one parameter for each placeholder"
+            )));
         }
         let column = |(at, kind): (usize, DB::Kind)| {
             let definition = self.columns.get(at);
@@ -174,8 +178,8 @@ where
     async fn describe(&self, sql: String) -> Result<(Vec<String>, Described<DB>), SqlError> {
         let mut lease = self.lease("prepare the query").await?;
         let preparing = async {
-            // A connection caches its prepared statements, even if their tables have changed since. Without this call,
-            // such a connection would always describe rows that other connections do not return.
+            // A connection caches its prepared statements, even if the tables of a statement have changed. Without this
+            // call, the connection would always return an outdated description of the statement.
             lease.connection.clear_cached_statements().await?;
             let statement = lease.connection.prepare(safe(sql)).await?;
             let columns = statement.columns();
@@ -194,8 +198,8 @@ where
 }
 
 impl<DB: Dialect> Plan<DB> {
-    /// Returns the types of the columns in these rows. Rows that do not match the description are rejected, because
-    /// reading them would give wrong values.
+    /// Returns the types of the columns in these rows. Rows that do not match the description of the statement are
+    /// rejected, because reading them would give wrong values.
     fn kinds(&self, row: &DB::Row) -> Result<Vec<Cow<'_, DB::Kind>>, SqlError> {
         if row.columns().len() != self.columns.len() {
             return Err(SqlError::value("*", "the columns of the table have changed; retry"));

@@ -27,7 +27,7 @@ use crate::{
 const STEPS: i32 = 10_000;
 
 impl SqlQuery<Sqlite> {
-    /// Creates a query on SQLite. Parameters are `?`, or `?1` and so on.
+    /// Creates a query on SQLite. In the SQL, parameters are `?`, or `?1`, `?2` and so on.
     pub fn sqlite(pool: SqlitePool, sql: impl Into<String>) -> Self {
         Self::new(pool, sql)
     }
@@ -147,7 +147,7 @@ impl Dialect for Sqlite {
         }
     }
 
-    /// SQLite reports only the declared type of a column.
+    /// Returns the declared type of a column, because SQLite reports no other type.
     fn stored(name: &str, info: &SqliteTypeInfo) -> (ColumnDefinition, ColumnHint) {
         match info.name() {
             "REAL" => (ColumnDefinition::new(name, ColumnType::Number), ColumnHint::Float),
@@ -170,11 +170,12 @@ impl Dialect for Sqlite {
         row.try_get(0)
     }
 
-    /// SQLite runs in a thread of this process, and dropping the connection would not stop the statement.
+    /// The guard is necessary because SQLite runs in a thread of this process, and dropping the connection would not
+    /// stop the statement.
     async fn guard(connection: &mut SqliteConnection, limit: Duration) -> Result<Option<Guard>, sqlx::Error> {
         let guard = Guard::default();
         let (watched, deadline) = (guard.clone(), Instant::now() + limit);
-        // After the statement has ended, the handler does not stop anything. So the handler can stay installed.
+        // After the statement has ended, the handler stops no other statement. So the handler can stay installed.
         connection.lock_handle().await?.set_progress_handler(STEPS, move || watched.may_go_on(deadline));
         Ok(Some(guard))
     }
@@ -198,7 +199,7 @@ fn write_value(value: SqliteValueRef<'_>, json: &mut Vec<u8>) -> Result<(), BoxE
     }
 }
 
-/// Binds a value with its JSON type.
+/// Binds a JSON value with the SQL type that matches its JSON type.
 fn bind(value: &Value, arguments: &mut SqliteArguments) -> Result<(), BoxError> {
     match value {
         Value::Null => arguments.add(None::<i64>),

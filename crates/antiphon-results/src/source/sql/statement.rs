@@ -10,7 +10,8 @@ use super::{
 };
 use crate::{page::Order, source::PageRequest};
 
-/// Returns the author's SQL as a table named `q`. The line breaks end a comment in the last line.
+/// Returns the author's SQL as a table named `q`. The line breaks around the SQL end a possible comment in the last
+/// line of the SQL.
 pub(super) fn table(sql: &str) -> String {
     format!("(\n{sql}\n) AS q")
 }
@@ -32,12 +33,12 @@ struct Term<'p, DB: Dialect> {
     expression: String,
     order: Order,
     nullable: bool,
-    /// Value in the last row of the previous page.
+    /// Value of the sort expression in the last row of the previous page.
     last: Option<&'p Value>,
 }
 
 impl<'p, DB: Dialect> Page<'p, DB> {
-    /// Finds the requested columns. A name that is not among `columns` is rejected here.
+    /// Finds the columns by which the page is sorted. Returns an error if a requested name is not among `columns`.
     pub(super) fn new(
         columns: &'p [Column<DB>],
         key: &[String],
@@ -77,7 +78,7 @@ impl<'p, DB: Dialect> Page<'p, DB> {
             }
             terms.push(Term { column, expression, order, nullable, last });
         }
-        // If the request sets `after`, the page starts after that row, and the offset is only informational.
+        // If the request sets `after`, the page starts after the row with these values, so the SQL needs no offset.
         let offset = if request.after.is_some() { 0 } else { request.offset };
         Ok(Self { terms, after: request.after.is_some(), limit: rows(request.limit)?, offset: rows(offset)? })
     }
@@ -87,8 +88,8 @@ impl<'p, DB: Dialect> Page<'p, DB> {
         self.terms.iter().any(|term| term.column.name == column.name)
     }
 
-    /// Returns the statement. `arguments` contains the author's parameters, and this function adds its values after
-    /// them.
+    /// Returns the SQL statement for the page. `arguments` contains the author's parameters, and this function adds
+    /// its own values after the parameters.
     pub(super) fn sql(
         &self,
         select: &str,
@@ -115,9 +116,9 @@ impl<'p, DB: Dialect> Page<'p, DB> {
         Ok(sql)
     }
 
-    /// Returns the condition for the rows after the last row of the previous page. Either a row comes later in the
-    /// order of the first sort term. Or it is equal in the first term and comes later in the order of the second term,
-    /// and so on. The condition starts with a simple comparison, so that the database can use an index.
+    /// Returns the condition for the rows after the last row of the previous page. A row matches the condition if the
+    /// row comes later in the order of the first sort term. If the values of the first term are equal, the second term
+    /// decides, and so on. The condition starts with a simple comparison, so that the database can use an index.
     fn condition(&self, arguments: &mut DB::Arguments, bound: &mut usize) -> Result<String, SqlError> {
         let mut operand = |term: &Term<'_, DB>, value: &Value| {
             *bound += 1;
@@ -153,7 +154,7 @@ impl<'p, DB: Dialect> Page<'p, DB> {
             }
             let left = &term.expression;
             let beyond = match (term.last, term.order) {
-                // Null is the greatest value.
+                // Null is the greatest value, so in ascending order no greater value follows.
                 (None | Some(Value::Null), Order::Asc) => continue,
                 (None | Some(Value::Null), Order::Desc) => format!("{left} IS NOT NULL"),
                 (Some(value), Order::Asc) if term.nullable => {

@@ -1,4 +1,4 @@
-//! Writes values as JSON: the code that all databases share.
+//! Writes values as JSON, with code that all databases share.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde::Serialize;
@@ -18,7 +18,7 @@ pub(super) fn plain(text: &str, json: &mut Vec<u8>) {
     json.push(b'"');
 }
 
-/// Writes a 64-bit float. Values that are not finite become text, because JSON has no numbers for them.
+/// Writes a 64-bit float. Float values that are not finite become text, because JSON has no numbers for these values.
 pub(super) fn float(number: f64, json: &mut Vec<u8>) -> Result<(), BoxError> {
     if number.is_finite() {
         return self::json(&number, json);
@@ -27,7 +27,7 @@ pub(super) fn float(number: f64, json: &mut Vec<u8>) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// Writes a 32-bit float with the digits of the 32-bit number. A conversion to 64 bits would add digits.
+/// Writes a 32-bit float with the digits of the 32-bit number. A conversion of the number to 64 bits would add digits.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub(super) fn short_float(number: f32, json: &mut Vec<u8>) -> Result<(), BoxError> {
     if number.is_finite() {
@@ -64,9 +64,9 @@ pub(super) fn from_base64(text: &str) -> Result<Vec<u8>, BoxError> {
     Ok(BASE64_STANDARD.decode(text)?)
 }
 
-/// Writes JSON that the database has validated. Line breaks occur only between values, and are replaced by spaces. If
-/// JSON readers would reject the value because of its number range, its escapes or its depth, the value becomes text.
-/// Without this conversion, the whole page would be unreadable.
+/// Writes JSON that the database has validated. Line breaks in this JSON occur only between values, and are replaced
+/// by spaces. If JSON readers would reject the value because of its number range, its escapes or its depth, the value
+/// becomes text. Without the conversion to text, a single value could make the whole page unreadable.
 pub(super) fn raw(text: &str, json: &mut Vec<u8>) -> Result<(), BoxError> {
     // A cell is nested three levels deep in a page.
     if serde_json::from_str::<serde_json::Value>(&format!("[[[{text}]]]")).is_err() {

@@ -1,4 +1,4 @@
-//! Contract tests for the counting of accesses.
+//! Contract tests that check how a store counts accesses.
 
 use std::{sync::Arc, time::Duration};
 
@@ -36,7 +36,7 @@ pub async fn racing_accesses_are_counted_exactly(stores: &Stores) {
     }
 }
 
-/// Tests that accesses that arrive late and out of order are all counted, and that the latest access time is kept.
+/// Tests that the store counts accesses that arrive late and out of order, and keeps the latest access time.
 pub async fn accesses_add_up_and_the_latest_is_kept(stores: &Stores) {
     let store = stores.open().await;
     store.save(live(stores, "set")).await.unwrap();
@@ -80,7 +80,7 @@ pub async fn abandoned_update_takes_nobody_along(stores: &Stores) {
     assert!((STAYING..=2 * STAYING).contains(&count), "{count} accesses were counted");
 }
 
-/// Tests that an expired set rejects accesses, even if it has not been removed.
+/// Tests that an expired result set rejects accesses, even if it has not been removed.
 pub async fn access_to_what_has_expired_is_refused(stores: &Stores) {
     let store = stores.open().await;
     let set = live(stores, "set");
@@ -94,7 +94,7 @@ pub async fn access_to_what_has_expired_is_refused(stores: &Stores) {
     assert_eq!(store.update("set", access(end).with_expires_at(None)).await.unwrap(), None);
     assert_eq!(store.update("set", access(end + MINUTE).with_name("New")).await.unwrap(), None);
     assert_eq!(store.get("set").await.unwrap(), Some(set));
-    // One nanosecond before its end, the set accepts an access.
+    // One nanosecond before its expiry time, the result set still accepts an access.
     let last = store.update("set", access(end - TimeDelta::nanoseconds(1))).await.unwrap();
     assert_eq!(last.expect("it is there").access_count, 1);
     assert!(store.delete("over", Removal::Deleted).await.unwrap());

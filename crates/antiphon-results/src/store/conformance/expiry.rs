@@ -10,7 +10,8 @@ use super::{
     fixture::{HOUR, MINUTE, POLL_INTERVAL, Stores, clean_up, find, live, over},
 };
 
-/// Changes the expiry time of a set, with an update whose time is before the old expiry time.
+/// Changes the expiry time of a result set. The time of the update is before the old expiry time, so that the store
+/// accepts the update.
 async fn end_at(stores: &Stores, store: &dyn ResourceStore, id: &str, end: Option<TimeDelta>) {
     let at = stores.now() - TimeDelta::minutes(90);
     let end = end.map(|left| stores.now() + left);
@@ -18,7 +19,7 @@ async fn end_at(stores: &Stores, store: &dyn ResourceStore, id: &str, end: Optio
     assert_eq!(updated.expect("it is there").expires_at, end);
 }
 
-/// Tests that `find_expired` returns exactly the expired sets, through every handle.
+/// Tests that `find_expired` returns exactly the expired result sets, through every handle.
 pub async fn expired_are_found_and_no_others(stores: &Stores) {
     let (one, two) = (stores.open().await, stores.open().await);
     for id in ["over-1", "over-2", "over-3"] {
@@ -40,8 +41,8 @@ pub async fn expired_are_found_and_no_others(stores: &Stores) {
     }
 }
 
-/// Tests that `find_expired` does not return the same ID again immediately. The contract requires a pause of one
-/// minute.
+/// Tests that `find_expired` does not return the same ID again immediately. The contract requires that `find_expired`
+/// does not return an ID again for one minute.
 pub async fn found_is_not_given_again_at_once(stores: &Stores) {
     let (one, two) = (stores.open().await, stores.open().await);
     one.save(over(stores, "set")).await.unwrap();
@@ -58,7 +59,7 @@ pub async fn found_is_not_given_again_at_once(stores: &Stores) {
     assert!(two.get("set").await.unwrap().is_some());
 }
 
-/// Tests that concurrent clean-ups on all replicas remove every expired set exactly once.
+/// Tests that concurrent clean-ups on all replicas remove every expired result set exactly once.
 pub async fn racing_cleaners_share_what_has_expired(stores: &Stores) {
     const SETS: usize = 60;
     let (one, two) = (stores.open().await, stores.open().await);
@@ -87,7 +88,7 @@ pub async fn racing_cleaners_share_what_has_expired(stores: &Stores) {
     assert_eq!(found.len(), SETS, "one was found twice");
 }
 
-/// Tests that a pinned set does not expire at its original expiry time.
+/// Tests that a pinned result set does not expire at its original expiry time.
 pub async fn pinned_resource_is_never_found(stores: &Stores) {
     let store = stores.open().await;
     for id in ["pinned", "over"] {
@@ -99,7 +100,7 @@ pub async fn pinned_resource_is_never_found(stores: &Stores) {
     assert_eq!(store.get("pinned").await.unwrap().unwrap().expires_at, None);
 }
 
-/// Tests that an unpinned set expires at its new expiry time.
+/// Tests that an unpinned result set expires at its new expiry time.
 pub async fn unpinned_resource_ends_again(stores: &Stores) {
     let store = stores.open().await;
     store.save(over(stores, "set")).await.unwrap();
@@ -112,7 +113,7 @@ pub async fn unpinned_resource_ends_again(stores: &Stores) {
     assert_eq!(store.tombstone("set").await.unwrap().map(|gone| gone.tombstone), Some(Tombstone::Expired));
 }
 
-/// Tests that an extended set expires at its new expiry time, and not before.
+/// Tests that an extended result set expires at its new expiry time, and not before.
 pub async fn extended_resource_ends_at_its_new_end(stores: &Stores) {
     let store = stores.open().await;
     store.save(over(stores, "set")).await.unwrap();
@@ -133,7 +134,7 @@ pub async fn extended_resource_ends_at_its_new_end(stores: &Stores) {
     assert_eq!(store.tombstone("set").await.unwrap().map(|gone| gone.tombstone), Some(Tombstone::Expired));
 }
 
-/// Tests that a set with a shortened lifetime expires at its new expiry time.
+/// Tests that a result set with a shortened lifetime expires at its new expiry time.
 pub async fn shortened_resource_ends_at_its_new_end(stores: &Stores) {
     let store = stores.open().await;
     store.save(live(stores, "set")).await.unwrap();
@@ -143,7 +144,7 @@ pub async fn shortened_resource_ends_at_its_new_end(stores: &Stores) {
     clean_up(stores, &*store, &["set"]).await;
 }
 
-/// Tests that a set expires without any further write.
+/// Tests that a result set expires without any further write.
 pub async fn life_ends_by_itself(stores: &Stores) {
     let store = stores.open().await;
     let begun = stores.now();

@@ -52,18 +52,18 @@ pub(super) const MINUTE: TimeDelta = TimeDelta::minutes(1);
 /// The interval between two checks of a condition.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Returns a set that was created an hour ago and expires in an hour.
+/// Returns a result set that was created an hour ago and expires in an hour.
 pub(super) fn live(stores: &Stores, id: &str) -> Resource {
     Resource::new(id, format!("Set {id}"), stores.now() - TimeDelta::hours(1), 2 * HOUR)
 }
 
-/// Returns a set that was created two hours ago and expired an hour ago.
+/// Returns a result set that was created two hours ago and expired an hour ago.
 pub(super) fn over(stores: &Stores, id: &str) -> Resource {
     Resource::new(id, format!("Set {id}"), stores.now() - TimeDelta::hours(2), HOUR)
 }
 
-/// Cleans up as a server does, until all `ids` have been found. Checks that no other IDs are found, and that each set
-/// can be removed once.
+/// Cleans up as a server does, until all `ids` have been found. Checks that no other IDs are found, and that each
+/// result set can be removed once.
 pub(super) async fn clean_up(stores: &Stores, store: &dyn ResourceStore, ids: &[&str]) {
     let mut left: BTreeSet<&str> = ids.iter().copied().collect();
     while !left.is_empty() {

@@ -23,7 +23,7 @@
 //! ```
 //!
 //! The tests use times near the current time, because a store can use its own clock to start a clean-up. Only the
-//! times that a test passes to the store determine whether a set has expired.
+//! times that a test passes to the store determine whether a result set has expired.
 
 #![expect(clippy::unwrap_used, reason = "a law that fails panics")]
 

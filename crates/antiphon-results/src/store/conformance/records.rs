@@ -1,4 +1,4 @@
-//! Contract tests for saving, reading and updating.
+//! Contract tests for saving, reading and updating resources.
 
 use std::{sync::Arc, time::Duration};
 
@@ -82,7 +82,7 @@ pub async fn save_is_seen_by_another_opening(stores: &Stores) {
     assert_eq!(one.get("set").await.unwrap(), None);
 }
 
-/// Tests that a second save replaces the first save.
+/// Tests that a second save of a resource replaces the first save.
 pub async fn saved_again_is_as_it_was_last_written(stores: &Stores) {
     let store = stores.open().await;
     store.save(full(stores, "set")).await.unwrap();
@@ -90,7 +90,7 @@ pub async fn saved_again_is_as_it_was_last_written(stores: &Stores) {
     assert_eq!(store.get("set").await.unwrap().unwrap().name, "Set set");
 }
 
-/// Tests that no operation creates a resource with an unknown ID.
+/// Tests that operations on an unknown ID do not create a resource.
 pub async fn unknown_resource_is_nothing(stores: &Stores) {
     let store = stores.open().await;
     store.save(live(stores, "known")).await.unwrap();
@@ -111,7 +111,7 @@ pub async fn unknown_resource_is_nothing(stores: &Stores) {
     assert!(store.rows("unknown", 0, 10).await.unwrap().is_empty());
 }
 
-/// Tests that an ID with unusual or malicious characters matches no other set.
+/// Tests that an ID with unusual or malicious characters matches no other result set.
 pub async fn hostile_ids_are_unknown(stores: &Stores) {
     let store = stores.open().await;
     let set = live(stores, "a");
@@ -176,7 +176,7 @@ pub async fn ids_that_look_alike_are_different(stores: &Stores) {
     }
 }
 
-/// Tests that an update changes only the given fields.
+/// Tests that an update changes only the fields that are set in the update.
 pub async fn partial_update_changes_only_what_it_gives(stores: &Stores) {
     let store = stores.open().await;
     let mut expected = full(stores, "set");

@@ -11,7 +11,8 @@ use super::{
 };
 use crate::owner::Owner;
 
-/// Tests that an expired set stays in the store until it is deleted. The reader checks the expiry time.
+/// Tests that an expired result set stays in the store until it is deleted. A reader of the store must check the
+/// expiry time of a result set.
 pub async fn expired_resource_is_seen_until_it_is_deleted(stores: &Stores) {
     let store = stores.open().await;
     let set = over(stores, "over");
@@ -22,7 +23,7 @@ pub async fn expired_resource_is_seen_until_it_is_deleted(stores: &Stores) {
     assert_eq!(store.get("over").await.unwrap(), None);
 }
 
-/// Tests that a deleted set is gone, and that all replicas find a tombstone with the reason `Deleted`.
+/// Tests that a deleted result set is gone, and that all replicas find a tombstone with the reason `Deleted`.
 pub async fn deleted_resource_is_gone_and_remembered(stores: &Stores) {
     let (one, two) = (stores.open().await, stores.open().await);
     one.save(live(stores, "set")).await.unwrap();
@@ -44,8 +45,8 @@ pub async fn deleted_resource_is_gone_and_remembered(stores: &Stores) {
     }
 }
 
-/// Tests that an expired set is gone, and that all replicas find a tombstone with the reason `Expired` and the owner
-/// of the set.
+/// Tests that an expired result set is gone. Also tests that all replicas find a tombstone with the reason `Expired`
+/// and the owner of the set.
 pub async fn expired_resource_is_gone_and_remembered(stores: &Stores) {
     let (one, two) = (stores.open().await, stores.open().await);
     let mut set = live(stores, "set");
@@ -91,7 +92,7 @@ pub async fn racing_deleters_have_one_winner(stores: &Stores) {
     assert_eq!(two.tombstone("set").await.unwrap().map(|gone| gone.tombstone), Some(winners[0]));
 }
 
-/// Tests that a late update does not restore a deleted set.
+/// Tests that a late update does not restore a deleted result set.
 pub async fn deleted_resource_is_not_brought_back_by_an_update(stores: &Stores) {
     for round in 0..8 {
         let (one, two) = (stores.open().await, stores.open().await);
@@ -106,7 +107,7 @@ pub async fn deleted_resource_is_not_brought_back_by_an_update(stores: &Stores) 
                 store.update(&id, update).await.unwrap();
             });
         }
-        // Some updates have started.
+        // At this point, some of the updates have started.
         tokio::task::yield_now().await;
         assert!(two.delete(&id, Removal::Deleted).await.unwrap());
         racers.join_all().await;
@@ -122,7 +123,7 @@ pub async fn deleted_resource_is_not_brought_back_by_an_update(stores: &Stores) 
     }
 }
 
-/// Tests that a clean-up does not remove a set that was pinned or extended after the clean-up found it.
+/// Tests that a clean-up does not remove a result set that was pinned or extended after the clean-up found it.
 pub async fn expiry_spares_what_was_pinned_or_extended(stores: &Stores) {
     let (one, two) = (stores.open().await, stores.open().await);
     for (id, end) in [("pinned", None), ("extended", Some(stores.now() + MINUTE))] {
@@ -137,7 +138,7 @@ pub async fn expiry_spares_what_was_pinned_or_extended(stores: &Stores) {
     }
 }
 
-/// Tests that a pinned set can be deleted. A pin only prevents expiry.
+/// Tests that a pinned result set can be deleted. Pinning a result set prevents only the expiry of the set.
 pub async fn deletion_takes_even_what_is_pinned(stores: &Stores) {
     let store = stores.open().await;
     store.save(live(stores, "set")).await.unwrap();

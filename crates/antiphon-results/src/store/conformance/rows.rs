@@ -8,7 +8,7 @@ use super::{
 };
 use crate::rows::Rows;
 
-/// Returns `count` rows, each with its number and a text of `letters(number)` letters.
+/// Returns `count` test rows. Each row contains the number of the row, and a text of `letters(number)` letters.
 fn numbered(count: usize, letters: impl Fn(usize) -> usize) -> Rows {
     let mut rows = Rows::new();
     for number in 0..count {
@@ -27,7 +27,7 @@ async fn assert_page(store: &dyn ResourceStore, id: &str, rows: &Rows, offset: u
     assert!(page == rows.slice(place(offset), place(limit)), "{limit} rows from {offset} on are {page:?}");
 }
 
-/// Tests pages from the first row, in the middle, and beyond the last row.
+/// Tests pages that start at the first row, in the middle, and after the last row.
 pub async fn rows_are_read_at_every_place(stores: &Stores) {
     let (one, two) = (stores.open().await, stores.open().await);
     let rows = numbered(23, |_| 1);
@@ -40,7 +40,7 @@ pub async fn rows_are_read_at_every_place(stores: &Stores) {
     }
 }
 
-/// Tests that many rows, which need more than one write, are read in order.
+/// Tests that the store returns many rows, which need more than one write, in order.
 pub async fn many_rows_are_read_in_order(stores: &Stores) {
     const ROWS: usize = 30_000;
     let store = stores.open().await;
@@ -72,7 +72,7 @@ pub async fn rows_of_every_size_are_kept(stores: &Stores) {
     }
 }
 
-/// Tests that every set has its own rows.
+/// Tests that every result set has its own rows.
 pub async fn rows_of_sets_are_apart(stores: &Stores) {
     let store = stores.open().await;
     let (few, more) = (numbered(3, |_| 2), numbered(5, |_| 4));
@@ -85,7 +85,7 @@ pub async fn rows_of_sets_are_apart(stores: &Stores) {
     }
 }
 
-/// Tests that every kind of removal removes the rows of the set, and no other rows.
+/// Tests that every kind of removal removes the rows of the result set, and no other rows.
 pub async fn rows_of_a_deleted_set_are_gone(stores: &Stores) {
     let (one, two) = (stores.open().await, stores.open().await);
     let rows = numbered(10, |_| 10);
@@ -102,7 +102,7 @@ pub async fn rows_of_a_deleted_set_are_gone(stores: &Stores) {
     }
 }
 
-/// Tests that a set can have no rows.
+/// Tests that a result set can have no rows.
 pub async fn no_rows_are_no_rows(stores: &Stores) {
     let store = stores.open().await;
     put(&*store, "set", &Rows::new()).await;

@@ -1,4 +1,4 @@
-//! Retries of conditional writes: read again, then write again.
+//! Retries conditional writes. Each attempt reads the record again, and then writes the record.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use crate::{
     hex::hex,
 };
 
-/// Maximum number of conflicts with other writers.
+/// Maximum number of conflicts with other writers before a write fails.
 const CONFLICTS: u32 = 200;
-/// Maximum number of writes with an unknown outcome.
+/// Maximum number of attempts that end with a backend error before a write fails.
 const FAILURES: u32 = 4;
-/// Maximum pause.
+/// Maximum pause before the next attempt to write.
 const MAX_PAUSE: Duration = Duration::from_millis(100);
 
 /// Counts of failed attempts to write.
@@ -25,8 +25,8 @@ pub(super) struct Attempts {
 }
 
 impl Attempts {
-    /// Waits before the next attempt of a write that failed or whose outcome is unknown. After the wait, the caller
-    /// reads the record again to find out the outcome. Returns an error after too many attempts.
+    /// Waits before the next attempt to write a record. After the wait, the caller reads the record again, because an
+    /// attempt that returned an error possibly succeeded. Returns an error after too many attempts to write.
     pub(super) async fn again(&mut self, error: Error) -> Result<()> {
         match error {
             Error::Conflict { .. } => self.conflicts += 1,

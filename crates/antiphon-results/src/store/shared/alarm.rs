@@ -1,4 +1,4 @@
-//! Alarms that start the clean-up, and the clean-up of expired sets.
+//! Sets alarms that start the clean-up, and cleans up expired result sets.
 
 use std::{sync::PoisonError, time::Duration};
 
@@ -25,14 +25,15 @@ const BATCHES: usize = 8;
 /// Number of records that are checked concurrently.
 const ABREAST: usize = 16;
 
-/// Minimum time until an alarm.
+/// Minimum time from now until an alarm fires.
 const LEAST: Duration = Duration::from_millis(1);
 
-/// If less than this time remains until an alarm, the alarm may already have fired by the clock of another replica.
+/// If an alarm fires in less than the duration `NEAR`, another replica with a faster clock has possibly already
+/// processed the alarm.
 const NEAR: TimeDelta = TimeDelta::minutes(1);
 
 impl Shared {
-    /// Ensures that the alarm fires no later than the set expires, and returns the alarm's time.
+    /// Ensures that the alarm fires no later than the result set expires, and returns the alarm's time.
     pub(super) async fn wake_by(&self, id: Id<'_>, end: DateTime<Utc>) -> Result<DateTime<Utc>> {
         let key = id.alarm();
         let mut attempts = Attempts::default();
@@ -53,8 +54,8 @@ impl Shared {
         }
     }
 
-    /// Sets the alarm again after the set was written, if the first alarm is near. If another replica processed the
-    /// first alarm too early, that replica found no set and removed the alarm.
+    /// Sets the alarm again after the result set was written, if the time of the first alarm is near. If another
+    /// replica processed the first alarm too early, that replica found no result set and removed the alarm.
     pub(super) async fn wake_again(
         &self,
         id: Id<'_>,
@@ -67,7 +68,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Removes the rows and the alarm of a removed set.
+    /// Removes the rows and the alarm of a removed result set.
     pub(super) async fn clear(&self, id: Id<'_>) -> Result<()> {
         self.store.delete_log(&id.rows()).await.map_err(storage)?;
         let claimed = self.claimed.lock().unwrap_or_else(PoisonError::into_inner).remove(id.0);
@@ -77,12 +78,12 @@ impl Shared {
         };
         match revision {
             Some(revision) => self.remove(&id.alarm(), revision).await,
-            // There is no alarm, or a clean-up has claimed it and will find no set.
+            // The alarm does not exist, or a clean-up has claimed the alarm and will find no result set.
             None => Ok(()),
         }
     }
 
-    /// Returns the IDs of expired sets, and removes other expired records.
+    /// Returns the IDs of expired result sets, and removes other expired records.
     pub(super) async fn find_expired(&self, at: DateTime<Utc>) -> Result<Vec<String>> {
         self.claimed.lock().unwrap_or_else(PoisonError::into_inner).clear();
         let mut expired = Vec::new();
@@ -115,7 +116,7 @@ impl Shared {
         };
         match kind {
             "ends" => self.hear(id, record.revision, at).await,
-            // An expired tombstone, or a set whose alarm was lost.
+            // The record is an expired tombstone, or a result set whose alarm was lost.
             "sets" => {
                 self.store.delete_log(&id.rows()).await.map_err(storage)?;
                 self.remove(&record.key, record.revision).await?;
@@ -129,7 +130,7 @@ impl Shared {
         }
     }
 
-    /// Checks the set whose alarm fired, and returns its ID if the set has expired.
+    /// Checks the result set whose alarm fired, and returns its ID if the set has expired.
     async fn hear(&self, id: Id<'_>, revision: Revision, at: DateTime<Utc>) -> Result<Option<String>> {
         let end = match self.read(id).await? {
             Some((Kept::Set(set), _)) => set.resource.expires_at,
@@ -157,7 +158,7 @@ impl Shared {
         Ok(None)
     }
 
-    /// Removes a record, unless another writer has replaced it.
+    /// Removes a record, unless another writer has replaced the record.
     async fn remove(&self, key: &str, revision: Revision) -> Result<()> {
         unless_another(self.store.delete(key, revision).await)
     }

@@ -1,7 +1,7 @@
 //! The clock of the backend.
 //!
-//! The lifetime of a set depends on a clock that all replicas have. If the clock of a replica were used, a replica whose
-//! clock is ahead would remove the sets of other replicas.
+//! All replicas use the clock of the backend to decide whether a result set has expired. If each replica used its own
+//! clock, a replica whose clock is ahead would remove the result sets of other replicas.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -12,10 +12,10 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::Shared;
 
-/// The time for which a measured difference is used.
+/// The time for which a measured difference between the backend's clock and the local clock is used.
 const BELIEVED: Duration = Duration::from_secs(60);
 
-/// The difference of the backend's clock to the clock of this process, and the time of the measurement.
+/// The difference between the backend's clock and the clock of this process, with the time of the measurement.
 #[derive(Debug, Default)]
 pub(super) struct StoreClock(Mutex<Option<(Instant, TimeDelta)>>);
 
@@ -26,13 +26,13 @@ impl StoreClock {
 }
 
 impl Shared {
-    /// Returns the current time by the last known clock of the backend.
+    /// Returns the current time of the backend's clock, according to the last measured difference.
     pub(super) fn now(&self) -> DateTime<Utc> {
         Utc::now() + self.clock.last().map_or(TimeDelta::zero(), |(_, difference)| difference)
     }
 
-    /// Returns how far the backend's clock is ahead of the clock of this process. If the difference cannot be measured,
-    /// returns the last measured value, or zero.
+    /// Returns how far the backend's clock is ahead of the clock of this process. If the difference of the clocks
+    /// cannot be measured, returns the last measured difference, or zero.
     pub(super) async fn clock_difference(&self) -> TimeDelta {
         let last = self.clock.last();
         if let Some((measured, difference)) = last

@@ -1,4 +1,5 @@
-//! Batching of updates: updates of a set that arrive during a write are written together.
+//! Writes updates in batches: if several updates of a result set arrive during a write, the next write contains all of
+//! them.
 
 use std::{
     collections::HashMap,
@@ -24,13 +25,14 @@ use crate::{
     store::{Resource, ResourceUpdate},
 };
 
-/// The waiting updates, by set ID. A set has a lane (an entry) while a task writes the updates of the set.
+/// The updates that wait to be written. The map key is the ID of the result set. A result set has a lane (an entry)
+/// while a task writes the updates of the set.
 #[derive(Debug)]
 pub(super) struct Lanes {
     waiting: Mutex<HashMap<String, Vec<Waiting>>>,
-    /// Name of this writer in its marks.
+    /// Name of this writer, which is part of the marks of the writer.
     writer: String,
-    /// Number of batches so far.
+    /// Number of batches of updates that this process has written so far.
     batches: AtomicU64,
 }
 
@@ -51,8 +53,8 @@ impl Lanes {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues an update. Returns `true` if it is the first waiting update. In this case, the caller must start a task
-    /// that writes the updates.
+    /// Queues an update. Returns `true` if no task writes the updates of this result set yet. If the method returns
+    /// `true`, the caller must start a task that writes the updates.
     fn join(&self, id: &str, waiting: Waiting) -> bool {
         let mut lanes = self.waiting();
         match lanes.get_mut(id) {
@@ -64,7 +66,7 @@ impl Lanes {
         }
     }
 
-    /// Takes the waiting updates. If no updates are waiting, removes the lane.
+    /// Removes the waiting updates from the lane and returns them. If no updates are waiting, removes the lane.
     fn take(&self, id: &str) -> Option<Vec<Waiting>> {
         let mut lanes = self.waiting();
         let batch = lanes.get_mut(id).map(std::mem::take).filter(|batch| !batch.is_empty());
@@ -82,7 +84,7 @@ impl Lanes {
 impl Shared {
     /// Applies an update together with concurrent updates, and returns after the update is written.
     ///
-    /// A separate task writes the updates. So a cancelled caller does not cancel the updates of other callers.
+    /// A separate task writes the updates, so that a cancelled caller does not cancel the updates of other callers.
     pub(super) async fn change(
         self: &Arc<Self>,
         id: Id<'_>,
@@ -100,7 +102,7 @@ impl Shared {
     }
 }
 
-/// The task that writes the updates of one set until none is waiting.
+/// The task that writes the updates of one result set until no update is waiting.
 struct Lane {
     shared: Arc<Shared>,
     id: String,
@@ -118,14 +120,14 @@ impl Lane {
                 Err(error) => failed(error, updates.len()),
             };
             for (answer, outcome) in answers.into_iter().zip(outcomes) {
-                // A cancelled caller does not need the outcome.
+                // This send fails if the caller was cancelled, which is harmless.
                 let _ = answer.send(outcome);
             }
         }
         self.ended = true;
     }
 
-    /// Applies all updates in one write. `known` is the set as this lane last wrote it.
+    /// Applies all updates of a batch in one write. `known` is the result set as this lane last wrote it.
     async fn write(
         &self,
         updates: &[ResourceUpdate],
@@ -144,8 +146,8 @@ impl Lane {
                 return Ok(updates.iter().map(|_| Outcome::Refused).collect());
             };
             if set.has(&mark) {
-                // The write succeeded, but its response was lost. The attempt that succeeded was the last attempt:
-                // after an earlier success, the last attempt would have found the mark.
+                // The write succeeded, but its response was lost. The last attempt succeeded. If an earlier attempt had
+                // succeeded, the last attempt would have found the mark.
                 *known = Some((set, revision));
                 return Ok(outcomes);
             }
@@ -167,7 +169,8 @@ impl Lane {
     }
 }
 
-/// If a lane ends early, the waiting updates are dropped. So their callers get an error and do not wait forever.
+/// If a lane ends early, the waiting updates of the lane are dropped. The callers of dropped updates get an error and
+/// do not wait forever.
 impl Drop for Lane {
     fn drop(&mut self) {
         if !self.ended {
@@ -176,14 +179,14 @@ impl Drop for Lane {
     }
 }
 
-/// The outcome of one update.
+/// The response to the caller of one update.
 #[derive(Clone, Debug)]
 enum Outcome {
-    /// The update was written. Contains the resource after the write.
+    /// The update was written. The `Resource` is the new state of the resource.
     Made(Arc<Resource>),
     /// The resource does not exist, or has expired.
     Refused,
-    /// The resource would be too large.
+    /// The resource would be too large after the update.
     TooLarge(String),
     Busy(Duration),
     Failed(Arc<dyn StdError + Send + Sync>),
@@ -211,7 +214,7 @@ fn failed(error: DualResponseError, updates: usize) -> Vec<Outcome> {
     vec![outcome; updates]
 }
 
-/// Applies all updates in order, and returns the outcome of each.
+/// Applies all updates in order, and returns the response for the caller of each update.
 fn apply(updates: &[ResourceUpdate], resource: &mut Resource) -> Vec<Outcome> {
     let mut counted = Vec::new();
     let mut outcomes: Vec<_> = updates
@@ -237,8 +240,8 @@ fn apply(updates: &[ResourceUpdate], resource: &mut Resource) -> Vec<Outcome> {
     outcomes
 }
 
-/// Applies an update that can make the resource larger. If the resource becomes too large, this update fails, but the
-/// other updates must not fail.
+/// Applies an update that can make the resource larger. If the resource becomes too large, only this update fails, and
+/// the other updates of the batch must not fail.
 fn apply_alone(update: &ResourceUpdate, resource: &mut Resource) -> Outcome {
     let mut changed = resource.clone();
     if !update.apply(&mut changed) {

@@ -1,21 +1,26 @@
-//! Result sets in a store that replicas share.
+//! Stores result sets on a backend that all replicas share.
 //!
-//! Keys of a result set:
+//! The store uses these keys for each result set:
 //!
-//! - `results/sets/<id>`, a record: the set, and later its tombstone. This record is authoritative. One conditional
-//!   write replaces the set with its tombstone. This write determines which call removed the set, and why. A crash
-//!   before this write leaves the set, and a crash after this write leaves the tombstone.
-//! - `results/ends/<id>`, a record that expires: the alarm. The alarm only triggers a check of the set.
-//! - `results/rows/<id>`, a log with one entry for each row.
+//! - The record `results/sets/<id>` contains the result set, and after the removal its tombstone. Only the record
+//!   `results/sets/<id>` decides whether the result set exists. One conditional write replaces the result set with its
+//!   tombstone. The conditional write determines which call removed the result set, and why. A crash before the
+//!   conditional write leaves the result set, and a crash after the conditional write leaves the tombstone.
+//! - The record `results/ends/<id>` is the alarm. When the alarm expires, a clean-up checks whether the result set has
+//!   expired.
+//! - The log `results/rows/<id>` contains one entry for each row.
 //!
-//! `results/newest/<digest of a caller>` is a record that expires: the ID of the caller's newest set.
+//! The record `results/newest/<digest of a caller>` contains the ID of the caller's newest result set, and expires
+//! after ten minutes.
 //!
-//! Invariant: rows exist only while a set, an alarm or a tombstone exists, and the last of the three removes the rows.
-//! So the alarm is set before the first row is written, and removed after the rows are removed.
+//! Invariant: rows exist only while the result set, its alarm or its tombstone exists. When the last of these three
+//! records is removed, the rows are removed too. So the alarm of a result set is set before the first row is written,
+//! and removed after the rows are removed.
 //!
-//! Invariant: a set with an expiry time has an alarm that fires no later than the expiry time. So the alarm is set
-//! before the set is written. If a set is extended, the alarm stays, fires early, and is set again. If a crash or a
-//! wrong clock loses the alarm, the record of the set expires one week after the set.
+//! Invariant: a result set with an expiry time has an alarm that fires no later than the expiry time. So the alarm is
+//! set before the result set is written. If a result set is extended, its alarm does not change. The alarm then fires
+//! too early, and the clean-up sets the alarm again. If a crash or a wrong clock loses the alarm, the backend removes
+//! the record one week after the expiry time of the result set.
 
 mod again;
 mod alarm;
@@ -48,14 +53,14 @@ const TOMBSTONES: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A store of result sets that all replicas share, on PostgreSQL, Redis or NATS, through [`antiphon_store`].
 ///
-/// - Updates of one set that arrive during a write are written together, so that many reads of one set cost few
-///   writes. Each call returns after its update is written.
-/// - After an update has started, it completes even if its caller is cancelled.
-/// - The maximum size of a resource is half a megabyte, and so is the maximum size of a row. Only the backend limits
-///   the number of rows.
+/// - Updates of one result set that arrive during a write are written together, so that many reads cost few writes.
+///   Each call to update a result set returns after its update is written.
+/// - An update that has started completes even if its caller is cancelled.
+/// - A resource has at most half a megabyte, and a row has at most half a megabyte. Only the backend limits the number
+///   of rows in a result set.
 /// - All records are under `results/` in the backend's space. Do not store other data under `results/`.
 ///
-/// Clones share the store. The store requires a tokio runtime.
+/// Clones of a `SharedStore` use the same backend. A `SharedStore` requires a Tokio runtime.
 ///
 /// ```
 /// use antiphon_results::store::{Resource, ResourceStore, SharedStore};
@@ -81,7 +86,8 @@ pub struct SharedStore {
 struct Shared {
     store: Arc<dyn Store>,
     lanes: Lanes,
-    /// Alarms of the sets that the last clean-up found. If one of these sets is removed, its alarm is removed too.
+    /// Alarms of the result sets that the last clean-up found. If one of the result sets from the last clean-up is
+    /// removed, its alarm is also removed.
     claimed: Mutex<HashMap<String, Revision>>,
     clock: StoreClock,
 }
@@ -99,7 +105,7 @@ impl SharedStore {
         Self { shared: Arc::new(shared), tombstones: TOMBSTONES }
     }
 
-    /// Sets how long the store keeps the tombstone of a removed set. Default: 24 hours.
+    /// Sets how long the store keeps the tombstone of a removed result set. Default: 24 hours.
     #[must_use]
     pub fn with_tombstones(mut self, tombstones: Duration) -> Self {
         self.tombstones = tombstones;
@@ -119,7 +125,7 @@ impl Shared {
         }
     }
 
-    /// Writes a set, and replaces any existing record.
+    /// Writes a result set, and replaces any existing record of this result set.
     async fn put(&self, id: Id<'_>, resource: Resource) -> Result<()> {
         let key = id.set();
         let ttl = backstop(&resource, self.now());
@@ -136,7 +142,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Replaces a set with a tombstone, and returns whether this call made the replacement.
+    /// Replaces a result set with a tombstone, and returns whether this call made the replacement.
     async fn bury(&self, id: Id<'_>, removal: Removal, ttl: Duration) -> Result<bool> {
         let by = random_name();
         let mut attempts = Attempts::default();
@@ -205,7 +211,8 @@ impl ResourceStore for SharedStore {
         let Some(id) = Id::new(id) else { return Ok(false) };
         let gone = self.shared.bury(id, removal, self.tombstones).await?;
         if gone && let Err(error) = self.shared.clear(id).await {
-            // The set is removed. Its alarm or its tombstone removes the remaining records later.
+            // The set is removed. The alarm or the tombstone of the set later causes the removal of the remaining
+            // records.
             tracing::warn!(
                 error = &error as &dyn StdError,
                 "the rows of a removed result set could not be deleted yet; a later clean-up deletes them"
@@ -253,7 +260,7 @@ impl ResourceStore for SharedStore {
         true
     }
 
-    /// Does nothing. The backend owns the connections, and closes them when its last handle is dropped.
+    /// Does nothing, because the backend closes its connections when the last handle to the backend is dropped.
     async fn close(&self) -> Result<()> {
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The newest set of each caller.
+//! Stores the newest result set of each caller.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use super::{
 };
 use crate::{error::Result, hex::hex};
 
-/// Time for which a set counts as the newest set of its caller.
+/// Time for which a result set counts as the newest of its caller.
 const LIFE: Duration = Duration::from_secs(10 * 60);
 
 impl Shared {
-    /// Stores the newest set of a caller.
+    /// Stores the newest result set of a caller.
     pub(super) async fn set_newest(&self, caller: &str, id: Id<'_>) -> Result<()> {
         let key = key(caller);
         let value = Bytes::copy_from_slice(id.0.as_bytes());
@@ -34,14 +34,15 @@ impl Shared {
         }
     }
 
-    /// Returns the newest set of a caller.
+    /// Returns the newest result set of a caller.
     pub(super) async fn newest(&self, caller: &str) -> Result<Option<String>> {
         let record = self.store.get(&key(caller)).await.map_err(storage)?;
         Ok(record.and_then(|record| String::from_utf8(record.value.to_vec()).ok()))
     }
 }
 
-/// Returns the key of a caller's record. The name of a caller can have characters that a key cannot have.
+/// Returns the key of the record that contains the newest result set of a caller. The name of a caller can contain
+/// characters that are not valid in a key.
 fn key(caller: &str) -> String {
     format!("{ROOT}newest/{}", hex(&Sha256::digest(caller.as_bytes())[..16]))
 }

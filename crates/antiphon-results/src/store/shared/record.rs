@@ -1,4 +1,4 @@
-//! The keys and the values of records.
+//! The keys and the values of the records in the backend.
 
 use std::time::Duration;
 
@@ -13,19 +13,20 @@ use super::{
 };
 use crate::error::{DualResponseError, Result};
 
-/// The prefix of all keys, so that one claim finds everything that has expired.
+/// The prefix of all keys. With a common prefix, one claim finds all records that have expired.
 pub(super) const ROOT: &str = "results/";
 
-/// Maximum size of a resource in bytes. The rest of a value is reserved for marks and for growing counts.
+/// Maximum size of a resource in bytes. The rest of a stored value is reserved for marks and for counts that become
+/// longer.
 pub(super) const MAX_RESOURCE: usize = Retrying::<dyn Store>::MAX_VALUE - 8 * 1024;
 
-/// Maximum time that a set is kept after its expiry time if no clean-up removes the set.
+/// Maximum time that a result set is kept after its expiry time if no clean-up removes the set.
 const BACKSTOP: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// Maximum number of writers that have a mark.
+/// Maximum number of writers whose last mark is kept in a record.
 const MARKS: usize = 32;
 
-/// An ID that can be part of a key. Every set has such an ID.
+/// An ID of a result set that is valid as a part of a key. The IDs of all result sets are valid parts of a key.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Id<'a>(pub(super) &'a str);
 
@@ -44,12 +45,12 @@ impl<'a> Id<'a> {
         })
     }
 
-    /// Returns the key of the set, and later of its tombstone.
+    /// Returns the key of the record that contains the result set, and after the removal its tombstone.
     pub(super) fn set(self) -> String {
         format!("{ROOT}sets/{}", self.0)
     }
 
-    /// Returns the key of the alarm.
+    /// Returns the key of the alarm record.
     pub(super) fn alarm(self) -> String {
         format!("{ROOT}ends/{}", self.0)
     }
@@ -60,10 +61,10 @@ impl<'a> Id<'a> {
     }
 }
 
-/// The value under the key of a set: the set, or its tombstone.
+/// The value under the key of a result set: the result set, or its tombstone.
 ///
-/// The set and its tombstone share one record. So one conditional write determines which call removed the set, and
-/// why. A crash cannot leave both the set and the tombstone.
+/// The result set and its tombstone share one record. So one conditional write determines which call removed the
+/// result set, and why. A crash cannot leave both the result set and the tombstone.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Kept {
@@ -74,8 +75,8 @@ pub(super) enum Kept {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Set {
     pub(super) resource: Resource,
-    /// Last mark of each recent writer. If the response to a write was lost, the mark shows whether the write
-    /// succeeded.
+    /// The last mark of each writer that recently wrote the record. If the response to a write was lost, the mark shows
+    /// whether the write succeeded.
     #[serde(default)]
     marks: Vec<Mark>,
 }
@@ -84,11 +85,11 @@ pub(super) struct Set {
 pub(super) struct Buried {
     #[serde(flatten)]
     pub(super) gone: TombstoneEntry,
-    /// Name of the call that removed the set.
+    /// Name of the call that removed the result set.
     pub(super) by: String,
 }
 
-/// The identity of one write.
+/// The mark that identifies one write of one writer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Mark {
     pub(super) writer: String,
@@ -96,7 +97,7 @@ pub(super) struct Mark {
 }
 
 impl Kept {
-    /// Creates the record of a new set.
+    /// Creates the record of a new result set.
     pub(super) fn new(resource: Resource) -> Self {
         Self::Set(Box::new(Set { resource, marks: Vec::new() }))
     }
@@ -132,8 +133,8 @@ impl Set {
     }
 }
 
-/// Returns the lifetime of a resource's record. The record's lifetime is much longer than the lifetime of the set,
-/// because normally the alarm triggers the removal of the set.
+/// Returns the lifetime of a resource's record. The record lives much longer than the result set, because normally the
+/// alarm triggers the removal of the result set.
 pub(super) fn backstop(resource: &Resource, now: DateTime<Utc>) -> Option<Duration> {
     resource.expires_at.map(|end| until(end, now).saturating_add(BACKSTOP))
 }
@@ -156,7 +157,8 @@ fn too_large(bytes: usize) -> String {
     )
 }
 
-/// Returns whether a write failed because another writer was faster. Nothing was written in this case.
+/// Returns whether a write failed because another writer was faster. A write with a conflict did not change the
+/// record.
 pub(super) fn is_conflict(error: &Error) -> bool {
     matches!(error, Error::Conflict { .. })
 }

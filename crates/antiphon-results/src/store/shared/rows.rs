@@ -1,4 +1,4 @@
-//! Rows as a log with one entry for each row, so that a page is a range of the log.
+//! Stores rows as a log with one entry for each row, so that a page is a range of the log.
 
 use antiphon_store::{ENTRY_COST, MAX_VALUE, Retrying, Store};
 use bytes::Bytes;
@@ -19,7 +19,7 @@ const ROW_COST: usize = ENTRY_COST + 16;
 /// Maximum number of rows in one read.
 const PAGE: u64 = 2_000;
 
-/// Maximum time to write the rows of a set and to save it.
+/// Maximum time to write the rows of a result set and to save the result set.
 const MAKING: TimeDelta = TimeDelta::hours(1);
 
 impl Shared {
@@ -36,8 +36,8 @@ impl Shared {
         let mut written = 0;
         while written < rows.len() {
             let chunk = chunk(rows, written);
-            // The append succeeds only if the log has this length. So a chunk is not written twice if the response to
-            // an append was lost.
+            // The append succeeds only if the log has exactly the rows of the previous chunks. So a chunk is not
+            // written twice if the response to an append was lost.
             written += chunk.len();
             self.store.append(&log, (written - chunk.len()) as u64, chunk).await.map_err(storage)?;
         }

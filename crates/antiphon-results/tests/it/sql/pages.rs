@@ -140,7 +140,7 @@ async fn mistakes_of_the_author_are_told_as_such() {
         let expected = "a declared column has an empty, invalid or duplicate name";
         assert_eq!(text, format!("the configuration of the query is not valid: {expected}"));
         let text = check(Spec { sql: format!("{sql} WHERE id = $1"), ..Spec::default() }).await;
-        let expected = "0 parameters are declared, and the SQL has 1";
+        let expected = "the query declares 0 parameters, but its SQL contains 1 placeholders; declare one parameter for each placeholder";
         assert_eq!(text, format!("the configuration of the query is not valid: {expected}"));
         let unknown = vec![ColumnDefinition::integer("nowhere")];
         let text = check(Spec { sql, columns: unknown, ..Spec::default() }).await;

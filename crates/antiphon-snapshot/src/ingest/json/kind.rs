@@ -1,4 +1,4 @@
-//! The kinds of values in a column of JSON, and the type that can store them.
+//! Records the kinds of values in a JSON column, and finds a data type that can store all of them.
 
 use antiphon_results::snapshot::ColumnHint;
 use arrow::datatypes::{DataType, Field, TimeUnit};
@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use super::number::Numbers;
 use crate::{ingest::columns::json_field, layout::hex};
 
-/// The kinds of values that a column has had so far. Kinds are added, but never removed.
+/// The kinds of values that a column has had so far. Kinds of values are added, but never removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a kind of value that was seen")]
 pub(super) struct Seen {
@@ -19,7 +19,7 @@ pub(super) struct Seen {
     zoned: bool,
     unzoned: bool,
     bytes: bool,
-    /// Lists, objects, and strings that are not valid Unicode.
+    /// Whether the column has had lists, objects, or strings that are not valid Unicode.
     other: bool,
 }
 
@@ -69,7 +69,7 @@ impl Seen {
         *fits.unwrap_or(&mut self.text) = true;
     }
 
-    /// Returns a field that can store all values so far.
+    /// Returns a field that can store all values of the column so far.
     pub(super) fn field(self, name: &str, hint: ColumnHint) -> Field {
         let plain = |kind| Field::new(name, kind, true);
         let strings = self.text || self.dates || self.zoned || self.unzoned || self.bytes;
@@ -91,12 +91,12 @@ impl Seen {
                 Some(kind) => plain(kind),
                 None => json_field(name),
             },
-            // A column with several kinds of values stores the JSON text.
+            // A column with several kinds of values stores the JSON text of each value.
             _ => json_field(name),
         }
     }
 
-    /// Returns whether the column had no value.
+    /// Returns `true` if all values of the column so far are null.
     pub(super) fn is_nothing(self) -> bool {
         self == Self::default()
     }
@@ -125,7 +125,7 @@ pub(super) fn text(value: &str) -> Option<std::borrow::Cow<'_, str>> {
     Some(inner.into())
 }
 
-/// Parses a date. Returns `None` if the formatted date would differ from the text.
+/// Parses a date. Returns `None` if the parsed date, formatted as text, would differ from the original text.
 pub(super) fn date(text: &str) -> Option<NaiveDate> {
     let date = NaiveDate::parse_from_str(text, "%Y-%m-%d").ok()?;
     (date.to_string() == text).then_some(date)
@@ -157,7 +157,7 @@ pub(super) fn moment(text: &str) -> Option<Moment> {
     (moment.timestamp_subsec_nanos() < 1_000_000_000).then(|| Moment::Unzoned(moment.timestamp_micros()))
 }
 
-/// Decodes bytes that are written as text: `\x` and hexadecimal digits.
+/// Decodes bytes from text with `\x` and hexadecimal digits.
 pub(super) fn bytes(value: &str) -> Option<Vec<u8>> {
     let text = text(value)?;
     let digits = text.strip_prefix("\\x")?.as_bytes();
@@ -169,12 +169,12 @@ pub(super) fn bytes(value: &str) -> Option<Vec<u8>> {
     digits.chunks(2).map(pair).collect()
 }
 
-/// Formats bytes as text that [`bytes`] can read.
+/// Formats bytes as text that the function [`bytes`] can decode.
 pub(super) fn bytes_text(bytes: &[u8]) -> String {
     hex("\\x", bytes)
 }
 
-/// Parses a number that JSON does not support.
+/// Parses a float that JSON does not support, such as `NaN`.
 pub(super) fn float(value: &str) -> Option<f64> {
     match value {
         "\"NaN\"" => Some(f64::NAN),

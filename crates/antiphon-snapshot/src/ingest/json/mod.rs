@@ -1,4 +1,4 @@
-//! Rows as JSON.
+//! Reads rows of JSON text, and converts them to Arrow batches.
 
 mod kind;
 mod number;
@@ -16,13 +16,13 @@ pub(super) use self::widen::widen;
 use super::First;
 use crate::error::{Error, Result};
 
-/// The maximum number of rows that are converted together.
+/// The maximum number of rows that are converted to one batch.
 const CHUNK_ROWS: usize = 8192;
 
-/// The maximum number of bytes that are converted together.
+/// The maximum number of bytes of JSON that are converted to one batch.
 const CHUNK_BYTES: usize = 8 * 1024 * 1024;
 
-/// Rows as JSON, with the known columns.
+/// Rows as JSON text, with the columns that are known before the rows are read.
 pub(crate) struct JsonRows {
     pub(crate) columns: Vec<(ColumnDefinition, ColumnHint)>,
     pub(crate) parts: BoxStream<'static, Result<Rows, BoxError>>,
@@ -41,7 +41,8 @@ impl JsonRows {
     }
 }
 
-/// A feed that converts incoming rows to batches. The schema of each batch is wide enough for all rows so far.
+/// A feed that converts incoming rows to batches. The schema of each batch can store all rows that have arrived so
+/// far.
 pub(super) struct JsonFeed {
     parts: BoxStream<'static, Result<Rows, BoxError>>,
     /// Rows that have arrived but are not converted yet.
@@ -63,7 +64,8 @@ impl JsonFeed {
         self.table.columns()
     }
 
-    /// Converts the first rows without consuming them, because later rows can change the types of the columns.
+    /// Converts the first rows, and keeps them for a second conversion, because later rows can change the types of the
+    /// columns.
     pub(super) async fn first(&mut self, rows: usize) -> Result<First> {
         self.gather(rows, usize::MAX).await?;
         let mut left = rows;
@@ -91,7 +93,7 @@ impl JsonFeed {
         Ok(Some(batch))
     }
 
-    /// Waits for this number of rows or bytes, or for the end.
+    /// Waits until `rows` rows or `bytes` bytes have arrived, or until the source has ended.
     async fn gather(&mut self, rows: usize, bytes: usize) -> Result<()> {
         let enough = |waiting: &VecDeque<Rows>| {
             waiting.iter().map(Rows::len).sum::<usize>() >= rows
@@ -111,7 +113,7 @@ impl JsonFeed {
         Ok(())
     }
 
-    /// Takes waiting rows up to the limits of one batch.
+    /// Takes as many waiting rows as fit in one batch.
     fn chunk(&mut self) -> Vec<Rows> {
         let mut chunk = Vec::new();
         let (mut rows, mut bytes) = (0, 0);

@@ -2,7 +2,7 @@
 
 use arrow::datatypes::DataType;
 
-/// 2^53. All integers from 0 to this number are exact as `f64`.
+/// The number 2^53. All integers from 0 to 2^53 are exact as `f64`.
 const EXACT: u64 = 1 << 53;
 
 /// The properties that a data type needs to store all numbers of a column without loss.
@@ -19,7 +19,8 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
-    /// Returns the combined requirements of two sets of numbers.
+    /// Combines two `Numbers` values: returns the properties of a data type that can store the numbers of `self` and of
+    /// `other`.
     pub(super) fn merge(self, other: Self) -> Self {
         Self {
             integer: self.integer && other.integer,
@@ -29,7 +30,7 @@ impl Numbers {
         }
     }
 
-    /// Returns the numeric type that can store all numbers. Returns `None` if no numeric type can.
+    /// Returns the numeric type that can store all numbers. Returns `None` if no numeric type can store all numbers.
     pub(super) fn data_type(self) -> Option<DataType> {
         let scale = i8::try_from(self.scale).ok();
         match (self.whole.saturating_add(self.scale), scale) {
@@ -41,7 +42,7 @@ impl Numbers {
         }
     }
 
-    /// Returns the requirements of one JSON number.
+    /// Returns the properties that a data type needs to store one JSON number.
     pub(super) fn measure(text: &str) -> Self {
         let digits = text.strip_prefix('-').unwrap_or(text);
         if digits.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -59,7 +60,8 @@ impl Numbers {
     }
 }
 
-/// A number as digits and a power of ten, without zeros at either end. Equal numbers have equal values.
+/// A number as digits and a power of ten. The digits have no leading and no trailing zeros. Two equal numbers have
+/// equal `Decimal` values.
 #[derive(Debug, PartialEq, Eq)]
 struct Decimal {
     negative: bool,
@@ -89,7 +91,7 @@ impl Decimal {
     }
 
     fn fits_float(&self, text: &str) -> bool {
-        // With so few digits and an exponent far from the limits of `f64`, an `f64` preserves all digits.
+        // An `f64` preserves 15 digits, if the exponent is far from the limits of `f64`.
         if self.digits.len() <= 15 && self.exponent.abs() < 250 {
             return true;
         }
@@ -98,8 +100,8 @@ impl Decimal {
     }
 }
 
-/// Returns the digits of a number for a decimal of this scale. Invariant: the number has at most `scale` decimal
-/// places.
+/// Returns the digits of a number with `scale` decimal places, without the decimal point. Invariant: the number has at
+/// most `scale` decimal places.
 pub(super) fn unscaled(text: &str, scale: i8) -> String {
     let number = Decimal::parse(text);
     let zeros = usize::try_from(number.exponent + i64::from(scale)).unwrap_or(0);

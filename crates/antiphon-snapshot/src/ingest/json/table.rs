@@ -19,7 +19,8 @@ use crate::{
     ingest::{MAX_COLUMNS, columns::columns, is_json},
 };
 
-/// The columns of all rows so far. Columns and types are added, but never removed.
+/// The columns of all rows that have arrived so far. Columns and kinds of values are added to a `Table`, but never
+/// removed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Table {
     columns: Vec<Column>,
@@ -37,7 +38,7 @@ struct Column {
     nulls: bool,
 }
 
-/// The values of a column that are not null, with their row indices.
+/// The values of a column that are not null. The `usize` is the index of the row.
 type Cells<'a> = Vec<(usize, &'a str)>;
 
 impl Table {
@@ -97,7 +98,7 @@ impl Table {
         let mut met = Vec::new();
         let mut guess = 0;
         let member = |name: Cow<'a, str>, value: &'a str| {
-            // Most rows have the same members in the same order.
+            // Most rows have the same members in the same order, so first try the column at the same position.
             let at = match self.columns.get(guess) {
                 Some(column) if column.name == name => guess,
                 _ => match self.names.get(&*name) {
@@ -127,14 +128,15 @@ impl Table {
         read.map_err(|error| Error::Invalid(format!("row {} cannot be saved: {error}", self.rows)))
     }
 
-    /// Returns the schema for all rows so far.
+    /// Returns a schema that can store all rows that have arrived so far.
     pub(super) fn schema(&self) -> SchemaRef {
         let fields: Vec<Field> =
             self.columns.iter().map(|column| column.seen.field(&column.name, column.hint)).collect();
         Arc::new(Schema::new(fields))
     }
 
-    /// Returns the column definitions for responses: the declared definitions, if they match the values.
+    /// Returns the column definitions for responses. A declared definition is used if it matches the values of the
+    /// column.
     pub(super) fn columns(&self) -> Vec<ColumnDefinition> {
         let found = columns(&self.schema());
         let told = self.columns.iter().zip(found).map(|(column, mut found)| {
@@ -159,7 +161,8 @@ impl Table {
     }
 }
 
-/// Converts values to an array of the field's type. Invariant: all values were added before the field was created.
+/// Converts JSON values to an array of the field's type. Invariant: the field was created after all these values were
+/// added to the column.
 fn array(field: &Field, cells: &Cells<'_>, rows: usize) -> Result<ArrayRef> {
     /// Appends each value, and a null for each row without a value.
     macro_rules! fill {

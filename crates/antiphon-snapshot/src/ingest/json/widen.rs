@@ -15,8 +15,8 @@ use crate::{
     ingest::is_json,
 };
 
-/// Converts a batch to a wider schema. The wider schema has all columns of the batch, with equal or wider types. It can
-/// have further columns.
+/// Converts a batch to a wider schema. The wider schema has all columns of the batch, with equal or wider types. The
+/// wider schema can have further columns.
 pub(crate) fn widen(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     let found = batch.schema();
     let columns = schema.fields().iter().map(|to| match found.index_of(to.name()) {
@@ -39,7 +39,7 @@ fn column(array: &ArrayRef, from: &Field, to: &Field) -> Result<ArrayRef> {
         (DataType::Binary, DataType::Utf8) if is_json(to) => values(&bytes(array)),
         (DataType::Binary, DataType::Utf8) => Ok(bytes(array)),
         (_, DataType::Utf8) if is_json(to) => values(array),
-        // The shortest digits of a float are the digits of the original number.
+        // The shortest decimal text of a float contains the digits of the original JSON number.
         (DataType::Float64, DataType::Decimal128(..) | DataType::Decimal256(..)) => {
             let mut text = StringBuilder::new();
             for value in array.as_primitive::<Float64Type>() {
@@ -51,12 +51,12 @@ fn column(array: &ArrayRef, from: &Field, to: &Field) -> Result<ArrayRef> {
     }
 }
 
-/// Casts without loss, or returns an error.
+/// Casts an array to another type without loss, or returns an error.
 fn cast(array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
     Ok(cast_with_options(array, to, &CastOptions { safe: false, ..CastOptions::default() })?)
 }
 
-/// Converts each value to JSON text.
+/// Converts each value of an array to JSON text.
 fn values(array: &ArrayRef) -> Result<ArrayRef> {
     let plain = array.data_type().is_numeric() || *array.data_type() == DataType::Boolean;
     let texts = cast(array, &DataType::Utf8)?;
@@ -74,7 +74,7 @@ fn values(array: &ArrayRef) -> Result<ArrayRef> {
     Ok(Arc::new(json.finish()))
 }
 
-/// Converts bytes back to their original text.
+/// Converts an array of bytes back to text: `\x` and hexadecimal digits.
 fn bytes(array: &ArrayRef) -> ArrayRef {
     let mut text = StringBuilder::new();
     for bytes in array.as_binary::<i32>() {

@@ -3,7 +3,8 @@ use arrow::{datatypes::SchemaRef, ipc::writer::StreamWriter, record_batch::Recor
 use super::Encode;
 use crate::error::Result;
 
-/// An encoder for an Arrow IPC stream. All types are plain, so no dictionaries precede the batches.
+/// An encoder for an Arrow IPC stream. The columns have plain types, so the stream contains no dictionaries before the
+/// batches.
 pub(super) struct Stream {
     writer: StreamWriter<Vec<u8>>,
 }
@@ -16,7 +17,7 @@ impl Stream {
 
 impl Encode for Stream {
     /// Adds the schema, which the Arrow writer wrote when it was created. An export that starts in the middle discards
-    /// these bytes.
+    /// the bytes of the schema.
     fn head(&mut self, out: &mut Vec<u8>) -> Result<()> {
         out.append(self.writer.get_mut());
         Ok(())

@@ -1,5 +1,5 @@
-//! CSV after RFC 4180. The rules are the same as for result sets without a snapshot, in `rest/csv.rs` of
-//! `antiphon-results`.
+//! Encodes rows as CSV according to RFC 4180. For result sets without a snapshot, `rest/csv.rs` of `antiphon-results`
+//! applies the same CSV rules.
 
 use arrow::{
     array::{Array, AsArray as _, LargeStringArray, StringArray},
@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 
 pub(super) struct Csv {
     schema: SchemaRef,
-    /// Whether cells that a spreadsheet would run as a formula are escaped.
+    /// If `true`, the encoder escapes cells that a spreadsheet would run as a formula.
     safe: bool,
 }
 
@@ -24,7 +24,7 @@ impl Csv {
 
     fn text(&self, text: &str, out: &mut Vec<u8>) {
         let runs = self.safe && text.starts_with(['=', '+', '-', '@', '\t', '\r']) && !is_number(text);
-        // An empty text is different from null.
+        // Quotes distinguish an empty text from null.
         let quoted = text.is_empty() || text.bytes().any(|byte| matches!(byte, b',' | b'"' | b'\r' | b'\n'));
         if quoted {
             out.push(b'"');
@@ -45,7 +45,7 @@ impl Csv {
         }
     }
 
-    /// Writes a JSON value as a cell: text decoded, and all other values as JSON.
+    /// Writes a JSON value as a CSV cell: text without JSON escapes, and all other values as JSON.
     fn cell(&self, cell: &[u8], out: &mut Vec<u8>) -> Result<()> {
         let unreadable = |error: std::str::Utf8Error| Error::Broken(error.into());
         match cell {
@@ -64,15 +64,15 @@ impl Csv {
     }
 }
 
-/// Returns whether the text is a plain decimal number, such as `-12.50`. Spreadsheets do not run such a number as a
-/// formula.
+/// Returns whether the text is a plain decimal number, such as `-12.50`. Spreadsheets do not run a plain decimal
+/// number as a formula.
 fn is_number(text: &str) -> bool {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, "0"));
     [whole, fraction].iter().all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// The source of the cells of a column: text unchanged, and all other types as JSON.
+/// The source of the CSV cells of a column: text is written unchanged, and all other types are written as JSON.
 enum Cells<'a> {
     Text(&'a StringArray),
     Long(&'a LargeStringArray),
@@ -130,7 +130,7 @@ impl Encode for Csv {
                         nothing
                     }
                 };
-                // An empty line would not count as a row.
+                // CSV readers skip empty lines, so a row with a single null is written as quotes.
                 if nothing && alone {
                     out.extend_from_slice(b"\"\"");
                 }

@@ -1,4 +1,4 @@
-//! Exports of all rows in a file format. `ExportFormat` of `antiphon-results` lists the formats.
+//! Exports all rows of a snapshot in a file format. `ExportFormat` of `antiphon-results` lists the formats.
 
 mod arrow;
 mod csv;
@@ -28,31 +28,31 @@ use crate::{
 
 /// An encoder that writes rows in a file format.
 ///
-/// Invariant: the bytes of a chunk depend only on the chunk, unless `apart` returns `false`.
+/// Invariant: the encoded bytes of a chunk depend only on the chunk, unless `apart` returns `false`.
 trait Encode: Send {
-    /// Returns whether a chunk can be written without the previous chunks.
+    /// Returns `true` if a chunk can be encoded without encoding the previous chunks.
     fn apart(&self) -> bool {
         true
     }
 
-    /// Writes the bytes before all rows.
+    /// Writes the bytes that come before the first row of the file.
     fn head(&mut self, out: &mut Vec<u8>) -> Result<()>;
 
     /// Writes rows of one chunk.
     fn batch(&mut self, batch: &::arrow::record_batch::RecordBatch, out: &mut Vec<u8>) -> Result<()>;
 
-    /// Ends a chunk.
+    /// Ends the current chunk, and writes its remaining bytes.
     fn chunk(&mut self, _out: &mut Vec<u8>) -> Result<()> {
         Ok(())
     }
 
-    /// Writes the bytes after all rows.
+    /// Writes the bytes that come after the last row of the file.
     fn tail(&mut self, _out: &mut Vec<u8>) -> Result<()> {
         Ok(())
     }
 }
 
-/// An export.
+/// One export: its snapshot, its chunks and columns, and its format.
 struct Job {
     inner: Arc<Inner>,
     opened: Arc<Opened>,
@@ -69,8 +69,8 @@ pub(crate) async fn export(
     request: &ExportRequest,
 ) -> Result<Export, DualResponseError> {
     let mut opened = inner.at_hand(id, &request.view).await?;
-    // Check that the view exists before the first bytes are sent. Later, the client could not receive an error
-    // response.
+    // Check that the view exists before the first bytes are sent. After the first bytes, the server can no longer send
+    // an error response.
     if !request.view.is_whole()
         && let Err(object_store::Error::NotFound { .. }) = inner.store.objects.head(&opened.data).await
     {
@@ -140,9 +140,11 @@ impl Job {
 }
 
 /// Returns the tag of an export. Exports with equal bytes have equal tags. The tag depends on the stored file and on
-/// all options of the format. If Parquet is written again, the tag also depends on the settings of the writer.
+/// all options of the format. If an export encodes a new Parquet file, the tag also depends on the settings of the
+/// writer.
 fn tag(opened: &Opened, request: &ExportRequest, anew: Option<&SnapshotConfig>) -> String {
-    /// The version of the encoders. It must change if a release encodes the same rows to different bytes.
+    /// The version of the encoders. The version of the encoders must change if a release encodes the same rows to
+    /// different bytes.
     const EDITION: &str = "1";
     let mut hash = Sha256::new();
     let mut add = |text: &str| {
@@ -161,7 +163,8 @@ fn tag(opened: &Opened, request: &ExportRequest, anew: Option<&SnapshotConfig>) 
     hex("", &hash.finalize()[..16])
 }
 
-/// Returns the bytes of the whole file that a range selects. The end is exclusive.
+/// Returns the positions of the bytes that a range selects in a file with `total` bytes. The end of the returned range
+/// is exclusive.
 fn part(range: ByteRange, total: u64) -> Result<Range<u64>> {
     let part = match range {
         ByteRange::From { first, last } => {

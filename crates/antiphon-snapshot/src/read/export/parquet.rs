@@ -8,8 +8,8 @@ use parquet::{
 use super::Encode;
 use crate::{config::SnapshotConfig, error::Result};
 
-/// An encoder for Parquet files that are written again, for a selection of columns or for one chunk. Each chunk stays
-/// one chunk.
+/// Encodes a new Parquet file for exports that contain only some columns or only one chunk. Each chunk of the snapshot
+/// stays one chunk of the new file.
 pub(super) struct File {
     writer: ArrowWriter<Vec<u8>>,
 }
@@ -27,7 +27,8 @@ impl File {
     }
 
     fn take(&mut self, out: &mut Vec<u8>) {
-        // The writer counts written bytes separately, so offsets stay correct.
+        // The Parquet writer counts all bytes that it has written, so its offsets stay correct when the buffer is
+        // emptied.
         out.append(self.writer.inner_mut());
     }
 }

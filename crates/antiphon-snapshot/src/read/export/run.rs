@@ -1,4 +1,4 @@
-//! Encodes rows to bytes while the reader consumes them.
+//! Encodes the rows of an export to bytes while the reader consumes the bytes.
 
 use std::{collections::VecDeque, ops::ControlFlow, sync::Arc};
 
@@ -21,10 +21,10 @@ use crate::{
     inner::blocking,
 };
 
-/// The approximate size of a part that is sent, in bytes.
+/// The approximate number of bytes that the encoder sends to the reader in one part.
 const PART: usize = 1024 * 1024;
 
-/// The number of parts that can wait for the reader.
+/// The number of encoded parts that can wait for the reader.
 const WAITING: usize = 2;
 
 /// The number of chunks that are encoded concurrently, if chunks are independent. The next chunk is read and decoded
@@ -58,7 +58,8 @@ pub(super) async fn export(job: Job, range: Option<ByteRange>) -> Result<Export,
     Ok(Export::new(tag, Some(total), body).with_part(wanted.start, Some(length)))
 }
 
-/// Returns `length` bytes of the export, starting at the position `skip`. Encoding stops if the stream is dropped.
+/// Returns `length` bytes of the export, starting at the position `skip`. The encoding of the export stops if the
+/// returned stream is dropped.
 fn body(
     job: impl Into<Arc<Job>>,
     skip: u64,
@@ -84,7 +85,7 @@ fn body(
     stream::unfold((taken, Some(task)), next).boxed()
 }
 
-/// The destination of bytes.
+/// The destination of the encoded bytes.
 enum Sink {
     Nowhere,
     Parts(mpsc::Sender<Result<Bytes>>),
@@ -102,7 +103,7 @@ struct RangeWriter<'a> {
 }
 
 impl RangeWriter<'_> {
-    /// Sends the selected part of these bytes. Breaks if no more bytes are needed.
+    /// Sends the part of `bytes` that is in the requested range. Returns `Break` if no more bytes are needed.
     async fn give(&mut self, bytes: Vec<u8>) -> ControlFlow<()> {
         let length = bytes.len() as u64;
         self.at += length;
@@ -123,7 +124,8 @@ impl RangeWriter<'_> {
     }
 }
 
-/// A chunk that is encoded before the reader needs it. Encoding stops if this value is dropped.
+/// A chunk that is encoded before the reader needs it. The encoding of the chunk stops if the `Ahead` value is
+/// dropped.
 struct Ahead {
     number: usize,
     parts: mpsc::Receiver<Vec<u8>>,
@@ -146,8 +148,9 @@ impl Ahead {
     }
 }
 
-/// Writes the selected bytes. Encoding begins with the last known chunk before the selected bytes. Also records the
-/// positions at which chunks start.
+/// Writes `length` bytes of the export to `sink`, after the first `skip` bytes. The encoding starts at the last chunk
+/// before the requested bytes whose position is known. The function also records the positions at which chunks start in
+/// the export.
 async fn run(job: &Arc<Job>, skip: u64, length: u64, sink: &Sink) -> Result<()> {
     let (known, tag) = (&job.opened.known, &job.tag);
     let (first, head) = begun(job)?;
@@ -195,14 +198,14 @@ async fn run(job: &Arc<Job>, skip: u64, length: u64, sink: &Sink) -> Result<()> 
     Ok(())
 }
 
-/// Creates an encoder, writes its head, and returns both.
+/// Creates an encoder, writes the head of the export, and returns both.
 fn begun(job: &Job) -> Result<(Box<dyn Encode>, Vec<u8>)> {
     let (mut encoder, mut head) = (job.encoder()?, Vec::new());
     encoder.head(&mut head)?;
     Ok((encoder, head))
 }
 
-/// Encodes one chunk.
+/// Encodes one chunk of the snapshot.
 async fn write(
     job: Arc<Job>,
     chunk: usize,
@@ -220,7 +223,7 @@ async fn write(
     let written = job.opened.starts[chunk + 1] - job.opened.starts[chunk];
     if encoding.rows != written {
         return Err(Error::Altered(format!(
-            "chunk {chunk} of the stored file has {} rows, and {written} rows were written",
+            "the Parquet file is damaged: chunk {chunk} has {} rows, but the footer lists {written} rows",
             encoding.rows
         )));
     }

@@ -1,4 +1,4 @@
-//! Exports the stored file itself.
+//! Exports the stored Parquet file of a snapshot unchanged.
 
 use antiphon_results::{
     DualResponseError,
@@ -25,7 +25,7 @@ pub(super) async fn export(job: &Job, range: Option<ByteRange>) -> Result<Export
     let found = job.inner.store.objects.get_opts(&job.opened.data, options).await.map_err(Error::from)?;
     if found.meta.size != total {
         return Err(Error::Altered(
-            "the length of the stored file differs from the length that was written".into(),
+            "the Parquet file is damaged: its length is not the length in the manifest".into(),
         )
         .into());
     }

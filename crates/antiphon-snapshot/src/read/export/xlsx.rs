@@ -1,5 +1,5 @@
-//! Exports as an Excel workbook. The index of a workbook is at its start, but is known only at the end. So the workbook
-//! is written to a temporary file.
+//! Exports a snapshot as an Excel workbook. The index of a workbook is at the start of the file, but is known only at
+//! the end. So an export writes the workbook to a temporary file.
 
 use std::{
     fs::File,
@@ -33,17 +33,17 @@ use crate::{
     inner::blocking,
 };
 
-/// The maximum number of rows of a sheet, without the header.
+/// The maximum number of rows in a spreadsheet, without the header.
 const MAX_ROWS: u64 = 1_048_575;
 const MAX_COLUMNS: usize = 16_384;
 
 /// The maximum length of a cell in UTF-16 code units.
 const MAX_TEXT: usize = 32_767;
 
-/// The number of digits that a cell preserves for any number.
+/// The number of digits that a spreadsheet cell preserves for any number.
 const DIGITS: usize = 15;
 
-/// The number of bytes that are read from the file at a time.
+/// The number of bytes that are read from the temporary file at a time.
 const PART: u64 = 256 * 1024;
 
 pub(super) async fn export(job: Job, range: Option<ByteRange>) -> Result<Export, DualResponseError> {
@@ -137,7 +137,7 @@ async fn written(job: &Job) -> Result<File> {
     if u64::from(book.row) != rows + 1 {
         let found = book.row - 1;
         return Err(Error::Altered(format!(
-            "the stored file has {found} rows, and {rows} rows were written"
+            "the Parquet file is damaged: it has {found} rows, but the footer lists {rows} rows"
         )));
     }
     blocking(move || {
@@ -205,7 +205,8 @@ fn put(
             fits(json, field.name(), row)?;
             sheet.write_string(row, column, json)
         }
-        // A cell stores a number as a float. Other numbers with more digits are written as text.
+        // A spreadsheet cell stores every number as a float. A number with too many digits for a float is written as
+        // text.
         _ => match json.parse::<f64>() {
             Ok(number)
                 if number.is_finite() && (field.data_type().is_floating() || significant(json) <= DIGITS) =>
@@ -233,15 +234,15 @@ fn serial(text: &str) -> Option<f64> {
     Some((passed.as_seconds_f64() * 1_000.0).round() / 86_400_000.0)
 }
 
-/// Returns the number of significant digits.
+/// Returns the number of significant digits of a number.
 fn significant(number: &str) -> usize {
     let mantissa = number.split(['e', 'E']).next().unwrap_or(number);
     let digits: String = mantissa.chars().filter(char::is_ascii_digit).collect();
     digits.trim_matches('0').len()
 }
 
-/// Returns an error if the text is too long for a cell. The text is not truncated, because a truncated cell would be
-/// wrong.
+/// Returns an error if the text is too long for a cell. The function does not truncate a long text, because a
+/// truncated cell would be wrong.
 fn fits(text: &str, column: &str, row: u32) -> Result<()> {
     if text.len() <= MAX_TEXT || text.encode_utf16().count() <= MAX_TEXT {
         return Ok(());
@@ -251,7 +252,8 @@ fn fits(text: &str, column: &str, row: u32) -> Result<()> {
     )))
 }
 
-/// Converts a month, day, hour, minute or second to `u8`. The number is always below 256.
+/// Converts a month, day, hour, minute or second to `u8`. The result is exact, because a month, day, hour, minute or
+/// second is always below 256.
 fn small(number: u32) -> u8 {
     u8::try_from(number).unwrap_or_default()
 }

@@ -19,23 +19,24 @@ use super::{
 };
 use crate::error::Result;
 
-/// The frequency of each value is counted only for columns with at most this number of distinct values.
+/// If a column has at most this number of distinct values, the frequency of each value is counted.
 const COUNTED: usize = 1_000;
 
-/// The maximum length of a text in bytes. If a text of the column is longer, the values of the column are not counted.
+/// The maximum length in bytes of a text whose frequency is counted. If a text in the column is longer than the
+/// maximum, the values of the column are not counted.
 const COUNTED_TEXT: usize = 200;
 
-/// The number of most frequent values that are reported.
+/// The number of most frequent values that the statistics contain.
 const FREQUENT: usize = 10;
 
-/// The collected statistics of a column.
+/// The statistics of a column that have been collected so far.
 #[derive(Debug)]
 pub(super) struct Profile {
     field: FieldRef,
     stats: ColumnStats,
     kind: Kind,
     distinct: Sketch,
-    /// The number of values. If the values are numbers, `sum` is their sum.
+    /// The number of values in the column that are not null. If the values are numbers, `sum` is their sum.
     values: u64,
     sum: f64,
     histogram: Option<Histogram>,
@@ -109,7 +110,7 @@ impl Profile {
             Kind::Real => {
                 let Some(values) = real(array) else { return Ok(()) };
                 for value in values.iter().flatten() {
-                    // A value that is written as null counts as null.
+                    // NaN and infinities are written as null, so they count as null.
                     if !value.is_finite() {
                         self.stats.nulls += 1;
                         self.values -= 1;
@@ -202,7 +203,7 @@ impl Profile {
 fn kind(field: &Field) -> Kind {
     match field.data_type() {
         DataType::Boolean => Kind::Truth { yes: 0, no: 0 },
-        // The largest values do not fit into an `i64`.
+        // The largest `u64` values do not fit into an `i64`.
         DataType::UInt64 => Kind::Real,
         kind if kind.is_integer() => Kind::Whole { counted: Some(HashMap::new()), summed: true },
         kind if kind.is_numeric() => Kind::Real,
@@ -241,7 +242,7 @@ fn show(field: &Field, value: i64) -> Value {
     String::from_utf8(text).map_or(Value::Null, Value::String)
 }
 
-/// Counts a value. Counting stops if there are too many distinct values.
+/// Counts an occurrence of a value. Counting stops if the column has too many distinct values.
 fn count<T: Eq + Hash>(counted: &mut Option<HashMap<T, u64>>, value: T) {
     let Some(counts) = counted else { return };
     *counts.entry(value).or_default() += 1;
@@ -261,7 +262,7 @@ fn count_text(counted: &mut Option<HashMap<Box<str>, u64>>, text: &str) {
     }
 }
 
-/// Returns the most frequent values. Among equally frequent values, the smaller value comes first.
+/// Returns the most frequent values of a column. Among equally frequent values, the smaller value comes first.
 fn frequent<T: Ord>(counted: HashMap<T, u64>, show: impl Fn(T) -> Value) -> Vec<Frequent> {
     let mut counted: Vec<_> = counted.into_iter().collect();
     counted.sort_unstable_by(|one, two| two.1.cmp(&one.1).then_with(|| one.0.cmp(&two.0)));

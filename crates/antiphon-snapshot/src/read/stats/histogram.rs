@@ -1,12 +1,12 @@
-//! Histograms of values.
+//! Histograms of the values in a column.
 
 use antiphon_results::snapshot::Bin;
 use serde_json::Value;
 
-/// The maximum number of bins.
+/// The maximum number of bins of a histogram.
 const BINS: u64 = 24;
 
-/// Bins of equal width between the minimum and the maximum.
+/// A histogram with bins of equal width between the minimum and the maximum of a column.
 #[derive(Debug)]
 pub(super) enum Histogram {
     Whole { least: i64, greatest: i64, width: u64, counts: Vec<u64> },
@@ -14,7 +14,7 @@ pub(super) enum Histogram {
 }
 
 impl Histogram {
-    /// Creates bins whose bounds are integers.
+    /// Creates a histogram with bins whose bounds are integers.
     pub(super) fn whole(least: i64, greatest: i64) -> Option<Self> {
         let span = greatest.checked_sub(least).map_or_else(|| greatest.abs_diff(least), i64::unsigned_abs);
         if greatest < least {
@@ -38,8 +38,8 @@ impl Histogram {
         Some(Self::Real { least, greatest, scale, counts: vec![0; usize::try_from(bins).ok()?] })
     }
 
-    /// Counts a value. A value outside the range is counted in the first or the last bin. Such values occur if the
-    /// footer claims a wrong range.
+    /// Counts a value in its bin. A value outside the range of the histogram is counted in the first or the last bin.
+    /// Values outside the range occur if the footer claims a wrong range.
     pub(super) fn count_whole(&mut self, value: i64) {
         if let Self::Whole { least, width, counts, .. } = self {
             let bin = value.max(*least).abs_diff(*least) / *width;
@@ -63,7 +63,7 @@ impl Histogram {
         }
     }
 
-    /// Returns the bins. `show` formats the bounds of integer bins.
+    /// Returns the bins of the histogram. `show` formats the bounds of integer bins.
     pub(super) fn finish(self, show: impl Fn(i64) -> Value) -> Vec<Bin> {
         match self {
             Self::Whole { least, greatest, width, counts } => {

@@ -1,4 +1,4 @@
-//! Statistics of the columns.
+//! Computes and stores the statistics of columns.
 
 mod column;
 mod histogram;
@@ -21,14 +21,15 @@ use crate::{
     inner::{Inner, Opened, blocking},
 };
 
-/// The maximum number of columns whose values are read. For the other columns, only the footer is used.
+/// The maximum number of columns whose values are read for statistics. For all other columns, the statistics come only
+/// from the footer of the file.
 const PROFILED: usize = 200;
 
-/// The maximum size of stored statistics.
+/// The maximum size of stored statistics in bytes.
 const MAX_KEPT: u64 = 16 * 1024 * 1024;
 
-/// Returns the statistics. The statistics are computed once and then stored. Concurrent callers wait for the same
-/// computation.
+/// Returns the statistics of a snapshot's columns. The statistics are computed once and then stored. Concurrent
+/// callers wait for the same computation of the statistics.
 pub(crate) async fn stats(inner: &Arc<Inner>, id: &SnapshotId) -> Result<Vec<ColumnStats>> {
     let opened = inner.opened(id, &View::default()).await?;
     match of(inner, &opened).await {
@@ -49,7 +50,7 @@ async fn of(inner: &Arc<Inner>, opened: &Arc<Opened>) -> Result<Vec<ColumnStats>
     Ok(stats.await?.clone())
 }
 
-/// Returns the stored statistics, unless they belong to other columns.
+/// Returns the stored statistics of a snapshot, unless they belong to other columns.
 async fn kept(inner: &Inner, opened: &Opened) -> Result<Option<Vec<ColumnStats>>> {
     let found = match inner.store.objects.get(&opened.place.stats()).await {
         Err(object_store::Error::NotFound { .. }) => return Ok(None),
@@ -64,7 +65,8 @@ async fn kept(inner: &Inner, opened: &Opened) -> Result<Option<Vec<ColumnStats>>
     Ok(stats.filter(|stats| stats.iter().map(|column| &column.name).eq(names)))
 }
 
-/// Stores the statistics. If another process has already stored statistics, the stored statistics stay unchanged.
+/// Stores the statistics of a snapshot. If another process has already stored statistics, the stored statistics stay
+/// unchanged.
 async fn keep(inner: &Inner, opened: &Opened, stats: &[ColumnStats]) -> Result<()> {
     let text = serde_json::to_vec(stats).map_err(Error::Manifest)?;
     let options = PutOptions::from(PutMode::Create);

@@ -1,4 +1,4 @@
-//! The statistics of a column in the footer: the number of nulls, the minimum and the maximum.
+//! The statistics of a column that the footer of a file contains: the number of nulls, the minimum and the maximum.
 
 use antiphon_results::{exact, snapshot::ColumnStats};
 use arrow::{
@@ -13,14 +13,15 @@ use serde_json::Value;
 use super::super::json;
 use crate::{error::Result, inner::Opened};
 
-/// The maximum number of reported characters of a text.
+/// The maximum number of characters of a text value in the statistics.
 const SHOWN: usize = 100;
 
-/// The statistics of a column in the footer.
+/// The statistics of a column that the footer of a file contains.
 #[derive(Debug, Default)]
 pub(super) struct Range {
     pub(super) nulls: u64,
-    /// An array with one value: the smallest value. It is set only if every chunk with values has exact statistics.
+    /// An array with one value: the smallest value. The smallest value is set only if every chunk with values has
+    /// exact statistics.
     pub(super) least: Option<ArrayRef>,
     pub(super) greatest: Option<ArrayRef>,
 }
@@ -36,7 +37,7 @@ impl Range {
     }
 }
 
-/// Converts a value to JSON in the format of rows. Long text is shortened.
+/// Converts the value in an array to JSON, in the format that rows have. Long text is shortened.
 pub(super) fn shown(field: &Field, value: &ArrayRef) -> Value {
     let field = Field::new("value", value.data_type().clone(), true).with_metadata(field.metadata().clone());
     let batch = RecordBatch::try_new(Schema::new(vec![field]).into(), vec![ArrayRef::clone(value)]);
@@ -86,7 +87,7 @@ fn of(opened: &Opened, field: &FieldRef) -> Result<Range> {
     Ok(Range { nulls, least, greatest })
 }
 
-/// Returns the first value in this order, if the array has a value.
+/// Returns the smallest value of an array, or the greatest value if `descending` is set.
 fn end(values: &ArrayRef, descending: bool) -> Result<Option<ArrayRef>> {
     if values.null_count() == values.len() {
         return Ok(None);

@@ -1,8 +1,9 @@
-//! Estimates the number of distinct values.
+//! Estimates the number of distinct values in a column.
 
 use std::hash::{DefaultHasher, Hasher as _};
 
-/// The number of bits of a hash that select a register. With 12 bits, the standard error is about 1.6 %.
+/// The number of bits in a hash that select the register for the hash. With 12 bits, the standard error is about 1.6
+/// %.
 const BITS: u32 = 12;
 const PLACES: usize = 1 << BITS;
 
@@ -52,7 +53,7 @@ impl Sketch {
         let sum: f64 = self.longest.iter().map(|&zeros| (-f64::from(zeros)).exp2()).sum();
         let estimate = 0.7213 / (1.0 + 1.079 / places) * places * places / sum;
         let empty: f64 = self.longest.iter().map(|&zeros| f64::from(u8::from(zeros == 0))).sum();
-        // While registers are empty, linear counting is more accurate.
+        // While some registers are empty, linear counting is more accurate than the `HyperLogLog` estimate.
         if estimate <= 2.5 * places && empty > 0.0 {
             return (places * (places / empty).ln()).round() as u64;
         }

@@ -12,7 +12,7 @@ use datafusion::physical_plan::ExecutionPlan;
 
 use crate::{error::Error, read::json::is_json};
 
-/// A converter from the batches of a query to the batches of its result.
+/// Converts the batches that a query plan returns to batches with types that can be stored.
 #[derive(Debug)]
 pub(super) struct Answer {
     schema: SchemaRef,
@@ -53,11 +53,11 @@ impl Answer {
     }
 }
 
-/// The metadata that marks text as JSON.
+/// The metadata keys that mark text as JSON.
 const MARKS: [&str; 3] = ["antiphon:json", "ARROW:extension:name", "ARROW:extension:metadata"];
 
-/// Returns the field that is stored. Text that is JSON keeps its mark. All other metadata of the source column is
-/// removed.
+/// Returns the field under which a result column is stored. Text that is JSON keeps the mark for JSON. All other
+/// metadata of the source column is removed.
 fn stored_field(field: &Field) -> Field {
     let kind = stored(field.data_type());
     let mut metadata = field.metadata().clone();
@@ -66,8 +66,8 @@ fn stored_field(field: &Field) -> Field {
     Field::new(field.name(), kind, field.is_nullable()).with_metadata(metadata)
 }
 
-/// Returns the type that is stored. Views and dictionaries become their values, and intervals and durations become
-/// text.
+/// Returns the type in which the values of a result column are stored. Views and dictionaries become their values, and
+/// intervals and durations become text.
 fn stored(kind: &DataType) -> DataType {
     let inner = |field: &FieldRef| Arc::new(stored_field(field));
     match kind {
@@ -81,8 +81,8 @@ fn stored(kind: &DataType) -> DataType {
     }
 }
 
-/// Removes the table name from a column name: `sum(result.price)` becomes `sum(price)`. The caller did not choose the
-/// name of the table.
+/// Removes the table name from a column name: `sum(result.price)` becomes `sum(price)`. The name of the table is not
+/// useful, because the caller did not choose this name.
 fn unqualified(name: &str, tables: &[(String, SnapshotId)]) -> String {
     let [(table, _)] = tables else { return name.to_owned() };
     let prefix = format!("{}.", table.to_lowercase());
@@ -100,8 +100,8 @@ fn unqualified(name: &str, tables: &[(String, SnapshotId)]) -> String {
     shown + rest
 }
 
-/// Returns the name. If another column has the same name, adds a number. A row is a JSON object, so the names of its
-/// columns must be unique.
+/// Returns a unique column name: the name itself, or the name with a number if another column has the same name. A row
+/// is a JSON object, so the names of its columns must be unique.
 fn own(name: String, taken: &mut HashSet<String>) -> String {
     if taken.insert(name.clone()) {
         return name;

@@ -1,8 +1,9 @@
 //! Limits for functions whose result can be much larger than their arguments.
 //!
-//! The memory pool of the engine does not count the result of a function before an operator holds it. So this module
-//! estimates the size of the result before each call. If the result could be too large, the batch is split. The call
-//! fails if the result of a single row could be too large, or if all results together become too large.
+//! The memory pool of the query engine does not count the result of a function before an operator holds the result. So
+//! this module estimates the size of a function's result before each call. If the result for a batch could be too
+//! large, the batch is split. The function call fails if the result for a single row could be too large, or if all
+//! results together become too large.
 
 use std::sync::Arc;
 
@@ -25,12 +26,12 @@ use datafusion::{
 
 use crate::engine::BATCH_ROWS;
 
-/// Returns the same function with a limit on the bytes that one call can produce.
+/// Adds a limit to an SQL function: the maximum number of bytes that one call can produce.
 pub(super) fn bounded(function: Arc<ScalarUDF>, bytes: usize) -> Arc<ScalarUDF> {
     Arc::new(ScalarUDF::new_from_impl(Bounded { function, bytes }))
 }
 
-/// Returns whether a function has such a limit.
+/// Returns `true` if an SQL function has a limit on the bytes that one call can produce.
 pub(super) fn is_bounded(function: &ScalarUDF) -> bool {
     let function: &dyn std::any::Any = function.inner().as_ref();
     function.is::<Bounded>()
@@ -117,7 +118,8 @@ impl ScalarUDFImpl for Bounded {
 }
 
 impl Bounded {
-    /// Computes one value for all rows. The value is later repeated for each row of a batch, so it must be small.
+    /// Computes one value for all rows. The computed value is later repeated for each row of a batch, so the value
+    /// must be small.
     fn alone(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let made = self.function.invoke_with_args(args)?;
         let size = match &made {
@@ -148,8 +150,8 @@ impl Bounded {
     }
 }
 
-/// Returns the maximum size of a value that is repeated for each row. The limit ensures that a batch has at most
-/// `bytes` bytes.
+/// Returns the maximum size of a value that is repeated for each row. The maximum size ensures that a batch with
+/// repeated values has at most `bytes` bytes.
 pub(super) fn repeated(bytes: usize) -> usize {
     bytes / BATCH_ROWS
 }
@@ -166,7 +168,7 @@ fn part(args: &ScalarFunctionArgs, from: usize, rows: usize) -> ScalarFunctionAr
     ScalarFunctionArgs { args: args.args.iter().map(part).collect(), number_rows: rows, ..args.clone() }
 }
 
-/// Returns an upper bound for the bytes that a call produces.
+/// Returns an upper bound for the number of bytes that a function call produces.
 fn estimate(name: &str, args: &ScalarFunctionArgs) -> usize {
     let alone = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
     let rows = if alone { 1 } else { args.number_rows };
@@ -202,7 +204,7 @@ fn estimate(name: &str, args: &ScalarFunctionArgs) -> usize {
     }
 }
 
-/// Returns the bytes of an array's values, without the unused parts of shared buffers.
+/// Returns the number of bytes of an array's values, without the unused parts of shared buffers.
 pub(super) fn used(array: &ArrayRef) -> usize {
     array.to_data().get_slice_memory_size().unwrap_or_else(|_| array.get_array_memory_size())
 }
@@ -216,7 +218,7 @@ pub(super) fn scalar(value: &ScalarValue) -> usize {
     }
 }
 
-/// Returns the length of the longest value in bytes.
+/// Returns the length in bytes of the longest value of an argument.
 fn longest(arg: &ColumnarValue) -> usize {
     match arg {
         ColumnarValue::Scalar(value) => scalar(value),
@@ -229,7 +231,7 @@ fn longest(arg: &ColumnarValue) -> usize {
     }
 }
 
-/// Returns the largest number, or `usize::MAX` if it is unknown.
+/// Returns the largest number in an argument, or `usize::MAX` if the largest number is unknown.
 fn greatest(arg: &ColumnarValue) -> usize {
     let number = |value: Option<i64>| usize::try_from(value.unwrap_or(0).max(0)).unwrap_or(usize::MAX);
     match arg {
@@ -242,7 +244,7 @@ fn greatest(arg: &ColumnarValue) -> usize {
     }
 }
 
-/// Returns the number of values in lists.
+/// Returns the number of values in all lists of an argument.
 fn items(arg: &ColumnarValue) -> usize {
     match arg {
         ColumnarValue::Array(array) => match array.as_list_opt::<i32>() {
@@ -253,7 +255,7 @@ fn items(arg: &ColumnarValue) -> usize {
     }
 }
 
-/// The operator `a || b`.
+/// The operator `a || b`, which concatenates two texts.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Join {
     signature: Signature,

@@ -1,4 +1,4 @@
-//! The third check: the logical plan. The plan can contain only allowed nodes and functions.
+//! The third check of a query: the logical plan. The logical plan can contain only allowed nodes and functions.
 
 use std::ops::ControlFlow;
 
@@ -12,9 +12,10 @@ use datafusion::{
 use super::{bounded, functions, text::only_reads};
 use crate::engine::refusal::{not_valid, of_query, refused};
 
-/// The maximum number of calls of functions whose result can be much larger than their arguments.
+/// The maximum number of calls to growing functions in a query. The result of a growing function can be much larger
+/// than its arguments.
 const MAX_GROWING: usize = 32;
-/// The maximum offset of a window function to another row.
+/// The maximum offset, in rows, that a query can pass to the window functions `lag` and `lead`.
 const MAX_OFFSET: i64 = 100_000;
 
 pub(super) fn check(plan: &LogicalPlan) -> Result<(), DualResponseError> {
@@ -105,12 +106,12 @@ fn expression(expr: &Expr, growing: &mut usize) -> ControlFlow<DualResponseError
     }
 }
 
-/// Rejects a type if the query itself can choose the size of all its values.
+/// Rejects types of fixed size, because the query itself could choose a large size for every value.
 fn kind(kind: &DataType) -> ControlFlow<DualResponseError> {
     match kind {
-        DataType::FixedSizeBinary(_) | DataType::FixedSizeList(..) => {
-            ControlFlow::Break(not_valid("a cast to a type of fixed size is not supported"))
-        }
+        DataType::FixedSizeBinary(_) | DataType::FixedSizeList(..) => ControlFlow::Break(not_valid(
+            "a cast to a list or binary type with a fixed length is not supported",
+        )),
         _ => ControlFlow::Continue(()),
     }
 }

@@ -1,6 +1,6 @@
-//! The functions that queries can use, by name. All other functions are rejected.
+//! The functions that queries can use, by name. A query with any other function is rejected.
 //!
-//! These functions are not allowed on purpose:
+//! The lists deliberately do not contain these functions:
 //! - Functions that return a different result for each call: `now`, `random`, `uuid`.
 //! - Functions that reveal details of the machine: `version`, `input_file_name`.
 //! - Functions whose result can be much larger than their arguments: `repeat`, `range`, `array_repeat`,
@@ -8,9 +8,9 @@
 //! - Functions that are slow for long values: `levenshtein`.
 //! - Functions that cast to a type whose name is given as text.
 
-/// Functions of one row whose result is not much larger than their arguments.
+/// Scalar functions (functions of one row) whose result is not much larger than their arguments.
 pub(super) const SCALARS: &[&str] = &[
-    // Numbers.
+    // Functions of numbers.
     "abs",
     "acos",
     "acosh",
@@ -47,7 +47,7 @@ pub(super) const SCALARS: &[&str] = &[
     "tan",
     "tanh",
     "trunc",
-    // Text.
+    // Functions of text.
     "ascii",
     "bit_length",
     "btrim",
@@ -76,7 +76,7 @@ pub(super) const SCALARS: &[&str] = &[
     "to_hex",
     "translate",
     "upper",
-    // Dates and timestamps.
+    // Functions of dates and timestamps.
     "date_bin",
     "date_part",
     "date_trunc",
@@ -90,7 +90,7 @@ pub(super) const SCALARS: &[&str] = &[
     "to_timestamp_nanos",
     "to_timestamp_seconds",
     "to_unixtime",
-    // Any values.
+    // Functions of values of any type.
     "arrow_typeof",
     "coalesce",
     "get_field",
@@ -99,7 +99,7 @@ pub(super) const SCALARS: &[&str] = &[
     "nullif",
     "nvl",
     "nvl2",
-    // Existing lists and maps.
+    // Functions of existing lists and maps.
     "array_distinct",
     "array_element",
     "array_has",
@@ -117,8 +117,8 @@ pub(super) const SCALARS: &[&str] = &[
     "map_values",
 ];
 
-/// Functions of one row whose result can be much larger than their arguments. Each call is
-/// [bounded](super::bounded).
+/// Scalar functions (functions of one row) whose result can be much larger than their arguments. The size of the
+/// result of each call is [bounded](super::bounded).
 pub(super) const GROWING: &[&str] = &[
     "array_to_string",
     "concat",
@@ -132,7 +132,7 @@ pub(super) const GROWING: &[&str] = &[
     "to_char",
 ];
 
-/// Functions of many rows.
+/// Aggregate functions (functions of many rows).
 pub(super) const AGGREGATES: &[&str] = &[
     "any_value",
     "approx_distinct",
@@ -174,8 +174,9 @@ pub(super) const AGGREGATES: &[&str] = &[
     "var_pop",
 ];
 
-/// Window functions. Functions in [`AGGREGATES`] can also be used as window functions. Functions that collect values
-/// are an exception, because each row would contain all previous values.
+/// Functions that can be used only as window functions. Functions in [`AGGREGATES`] can also be used as window
+/// functions. Aggregates that collect values cannot be used as window functions, because each row would contain all
+/// previous values.
 pub(super) const WINDOWS: &[&str] = &[
     "cume_dist",
     "dense_rank",
@@ -190,10 +191,11 @@ pub(super) const WINDOWS: &[&str] = &[
     "row_number",
 ];
 
-/// Aggregates that collect values.
+/// Aggregates that collect values into a list or a text.
 pub(super) const GATHERING: &[&str] = &["array_agg", "string_agg"];
 
-/// Aggregates that process all their values again for each row of a window. This step cannot be interrupted.
+/// Aggregate functions that process all values of a window again for each row. The time limit of a query cannot
+/// interrupt an aggregate function while it processes a window.
 pub(super) const SORTING: &[&str] = &["approx_median", "approx_percentile_cont", "median", "percentile_cont"];
 
 /// Returns the names of common functions, for error messages.

@@ -1,5 +1,5 @@
-//! The fourth check: the physical plan. Joins that compare every pair of rows are limited, and only the scan of
-//! this crate can read rows.
+//! The fourth check of a query: the physical plan. Joins that compare every pair of rows are limited, and only the
+//! scan of this crate can read rows.
 
 use std::sync::Arc;
 
@@ -9,15 +9,15 @@ use datafusion::physical_plan::{ExecutionPlan, aggregates::AggregateExec};
 use super::text::only_reads;
 use crate::{engine::refusal::refused, sql::scan::Scan};
 
-/// The maximum number of pairs of rows of one join.
+/// The maximum number of pairs of rows that one join compares.
 const MAX_PAIRS: u64 = 100_000_000;
 
 pub(super) fn check(plan: &Arc<dyn ExecutionPlan>) -> Result<(), DualResponseError> {
     rows(plan).map(drop)
 }
 
-/// Returns an upper bound for the number of rows that a plan returns. For joins by a key, the actual number can be
-/// larger.
+/// Returns an upper bound for the number of rows that a plan returns. The bound is only an estimate if the plan joins
+/// rows by a key.
 fn rows(plan: &Arc<dyn ExecutionPlan>) -> Result<u64, DualResponseError> {
     let mut children = Vec::new();
     for child in plan.children() {

@@ -1,6 +1,6 @@
-//! Checks the length of the values in an optimized plan, after constants were evaluated.
+//! Checks the length of the literal values in an optimized plan, after constant expressions were evaluated.
 //!
-//! Such a value is repeated for each row, and the engine does not count the memory for the repetitions.
+//! A literal value is repeated for each row, and the query engine does not count the memory for the repetitions.
 
 use antiphon_results::DualResponseError;
 use datafusion::{
@@ -11,7 +11,7 @@ use datafusion::{
 use super::bounded::scalar;
 use crate::engine::refusal::{of_query, refused};
 
-/// The maximum total size of the values in one step, as a multiple of the maximum size of one value.
+/// All literal values in one step of a plan together can have at most this many times the maximum size of one value.
 const TOGETHER: usize = 4;
 
 pub(super) fn check(plan: &LogicalPlan, most: usize) -> Result<(), DualResponseError> {
@@ -45,14 +45,14 @@ pub(super) fn check(plan: &LogicalPlan, most: usize) -> Result<(), DualResponseE
         return Err(refused(
             "memory",
             format!(
-                "the query has a value that is too long to repeat in each row; the maximum is {most} bytes"
+                "the values in the query are too long: each row repeats them, and the maximum is {most} bytes per value; use shorter values"
             ),
         ));
     }
     Ok(())
 }
 
-/// Returns the size of a value, or 0 for types with a fixed size.
+/// Returns the size of a literal value in bytes, or 0 for types with a fixed size.
 fn size(value: &ScalarValue) -> usize {
     let kind = value.data_type();
     if kind.is_numeric() || kind.is_temporal() || kind.is_null() { 0 } else { scalar(value) }

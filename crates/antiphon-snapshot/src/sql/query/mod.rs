@@ -1,11 +1,11 @@
-//! Read-only SQL on a fixed set of tables and functions.
+//! Runs read-only SQL on a fixed set of tables and functions.
 //!
-//! A query passes four checks. Each check has a list of allowed input:
-//! 1. The [text](text) and its tokens.
-//! 2. The syntax [tree](tree) of the parser.
-//! 3. The logical [plan](check). Its [world](world) contains only the given tables and the listed [functions]. Its
-//!    [patterns] must be literals.
-//! 4. The [joins](joins) of the physical plan.
+//! A query passes four checks. Each check has a list of allowed input, and rejects all other input:
+//! 1. The first check is for the [text](text) of the query and its tokens.
+//! 2. The second check is for the syntax [tree](tree) that the parser returns.
+//! 3. The third check is for the logical [plan](check). The [world](world) of the plan contains only the given tables
+//!    and the listed [functions]. All [patterns] in the plan must be literals.
+//! 4. The fourth check is for the [joins](joins) of the physical plan.
 //!
 //! If a query is rejected, the error contains the name of the rule. A running query has limits for memory, disk and
 //! time, and stops when its rows are no longer read.
@@ -48,14 +48,15 @@ use crate::{
     inner::Inner,
 };
 
-/// The stack size for parsing and planning a query. The syntax tree of a query can be deeper than its running plan.
+/// The stack size in bytes for parsing and planning a query. The syntax tree of a query can be deeper than its running
+/// plan.
 const STACK_BYTES: usize = 64 * 1024 * 1024;
-/// The maximum size of a row that a join repeats, as a multiple of the maximum size of a repeated value.
+/// A row that a join repeats can have at most this many times the maximum size of a repeated value.
 const WIDE: usize = 8;
 /// The maximum number of tables of a query.
 const MAX_TABLES: usize = 16;
 
-/// Returns the rows of a query over snapshots.
+/// Runs an SQL query over snapshots, and returns its rows.
 pub(crate) async fn query(
     inner: &Arc<Inner>,
     tables: &[(String, SnapshotId)],
@@ -70,7 +71,8 @@ pub(crate) async fn query(
     let place = SnapshotId::place(owner.tenant.as_deref());
     let mut known = Vec::new();
     for (name, id) in tables {
-        // The caller has checked the owners. Snapshots of another tenant are not even opened.
+        // The caller of `query` has already checked the owners. This second check rejects snapshots of another tenant
+        // before they are opened.
         if id.place != place {
             return Err(DualResponseError::NotFound);
         }
@@ -99,11 +101,11 @@ pub(crate) async fn query(
     Ok(Batches::new(schema, rows).into())
 }
 
-/// A plan with its context.
+/// A physical plan with the context in which it runs.
 type Planned = (Arc<dyn ExecutionPlan>, Arc<TaskContext>);
 
-/// Parses and plans a query on a thread with a large stack. The turn moves to that thread. If planning takes too long,
-/// the caller stops waiting, but the turn is held until planning ends.
+/// Parses and plans a query on a thread with a large stack. The turn of the query moves to the planning thread. If
+/// planning takes too long, the caller stops waiting, but the turn is held until planning ends.
 async fn planned(
     runtime: Handle,
     world: World,

@@ -1,7 +1,7 @@
-//! Limits the size of rows that are repeated.
+//! Limits the size of rows that a plan repeats.
 //!
-//! A join returns the same row many times, and the value of a scalar subquery is copied to every row. The engine
-//! creates thousands of copies at once, and does not count their memory.
+//! A join returns the same row many times, and the value of a scalar subquery is copied to every row. The query engine
+//! creates thousands of copies of a row or value at once, and does not count their memory.
 
 use arrow::{
     array::{Array, ArrayRef, AsArray as _, RecordBatch},
@@ -18,7 +18,7 @@ use datafusion::{
 
 use super::bounded::used;
 
-/// Returns whether a plan repeats the rows of its child with this index.
+/// Returns `true` if a plan node can return the same row of the input `child` several times.
 pub(super) fn repeats(plan: &dyn ExecutionPlan, child: usize) -> bool {
     let kind = match plan.name() {
         "ScalarSubqueryExec" => return child > 0,
@@ -54,7 +54,7 @@ pub(super) fn check(batch: &RecordBatch, most: usize) -> Result<()> {
     Ok(())
 }
 
-/// Returns the bytes of the longest value. Types with a fixed size count as 0.
+/// Returns the number of bytes of the longest value in an array. Values of types with a fixed size count as 0 bytes.
 fn widest(array: &ArrayRef) -> usize {
     fn longest<'a, T: AsRef<[u8]> + ?Sized + 'a>(values: impl Iterator<Item = Option<&'a T>>) -> usize {
         values.flatten().map(|value| value.as_ref().len()).max().unwrap_or(0)

@@ -1,8 +1,9 @@
-//! Regular expressions and `LIKE` patterns in a plan. A pattern must be a literal.
+//! Checks the regular expressions and the `LIKE` patterns in a plan. Each regular expression and each `LIKE` pattern
+//! must be a literal.
 //!
-//! The engine compiles each distinct pattern in a batch, and keeps all compiled patterns until the batch is done. The
-//! memory pool does not count these patterns, and the time limit cannot interrupt this step. So if a query computed a
-//! pattern for each row, the patterns could take gigabytes of memory and minutes of time.
+//! The query engine compiles each distinct pattern in a batch, and keeps all compiled patterns until the batch is
+//! done. The memory pool does not count the compiled patterns, and the time limit cannot interrupt their compilation.
+//! So if a query computed a pattern for each row, the patterns could take gigabytes of memory and minutes of time.
 
 use antiphon_results::DualResponseError;
 use datafusion::{
@@ -17,7 +18,8 @@ use crate::engine::refusal::{not_valid, of_query, refused};
 const MAX_PATTERNS: usize = 32;
 /// The maximum length of a pattern in bytes.
 const MAX_PATTERN_BYTES: usize = 1_000;
-/// The maximum size of a compiled regular expression in bytes. The expression `\w{20}` takes about this size.
+/// The maximum size of a compiled regular expression in bytes. The compiled expression `\w{20}` has a size of about 1
+/// MiB.
 const MAX_COMPILED_BYTES: usize = 1024 * 1024;
 
 /// Rejects a plan with a pattern that is not a literal, is too long, or is too large when it is compiled.
@@ -40,7 +42,7 @@ pub(super) fn check(plan: &LogicalPlan) -> Result<(), DualResponseError> {
 }
 
 /// Rejects a plan with a pattern that is not a literal. The optimizer can replace one pattern by several smaller
-/// patterns, so the number and the size are not checked again.
+/// patterns. So this function does not check the number and the size of patterns again.
 pub(super) fn check_optimized(plan: &LogicalPlan) -> Result<(), DualResponseError> {
     let mut rejected = None;
     visit(plan, |pattern| {
@@ -50,7 +52,7 @@ pub(super) fn check_optimized(plan: &LogicalPlan) -> Result<(), DualResponseErro
     rejected.map_or(Ok(()), Err)
 }
 
-/// Calls `each` with the patterns of a plan until it returns `false`.
+/// Calls `each` with each pattern of a plan, until `each` returns `false`.
 fn visit(plan: &LogicalPlan, mut each: impl FnMut(&Pattern<'_>) -> bool) -> Result<(), DualResponseError> {
     let walked = plan.apply_with_subqueries(|plan| {
         plan.apply_expressions(|top| {
@@ -128,7 +130,7 @@ impl<'a> Pattern<'a> {
             Some(flags) => literal(flags).ok_or_else(|| not_literal(name))?,
             None => "",
         };
-        // Flags become part of the pattern, so they must not contain a pattern.
+        // The flags become part of the regular expression, so only letters are allowed.
         if !flags.chars().all(|flag| flag.is_ascii_alphabetic()) {
             return Err(not_valid(&format!("the flags of `{name}` must be letters, such as 'i'")));
         }
@@ -139,8 +141,8 @@ impl<'a> Pattern<'a> {
     }
 }
 
-/// Rejects a regular expression that is too large or invalid. The engine would detect an invalid expression only at
-/// the first row.
+/// Rejects a regular expression that is too large or invalid. The query engine would detect an invalid regular
+/// expression only at the first row.
 fn compiled(name: &str, pattern: &str, flags: &str) -> Result<(), DualResponseError> {
     let has = |flag: char| name.ends_with('*') && flag == 'i' || flags.contains(flag);
     let built = RegexBuilder::new(pattern)

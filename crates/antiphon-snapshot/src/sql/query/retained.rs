@@ -1,8 +1,9 @@
-//! Adds memory accounting and pauses that the engine does not have.
+//! Adds memory accounting and pauses to a plan, because the query engine does not account for all memory or pause often
+//! enough.
 //!
-//! Window functions over all rows keep the rows in memory, and the engine does not count this memory. The engine yields
-//! the thread only where batches are read, but a join can create many batches from one batch. So a query that counts
-//! the rows of such a join would not yield, and would not check the time limit.
+//! Window functions over all rows keep the rows in memory, and the query engine does not count this memory. The query
+//! engine yields the thread only where batches are read, but a join can create many batches from one batch. So a query
+//! that only counts the rows of a large join would not yield the thread, and would not check the time limit.
 
 use std::{fmt, sync::Arc};
 
@@ -27,13 +28,13 @@ use futures_util::StreamExt as _;
 
 use super::narrow;
 
-/// The maximum number of rows of a window frame whose memory is not counted.
+/// If a window frame has at most this number of rows, the memory of the frame is not counted.
 const FEW: u64 = 10_000;
 
 /// Returns the plan with memory accounting and pauses.
 ///
-/// The memory pool then counts the rows that window functions keep. Repeated rows with more than `width` bytes cause
-/// an error. Each operator yields regularly.
+/// For the returned plan, the memory pool counts the rows that window functions keep. Repeated rows with more than
+/// `width` bytes cause an error. Each operator in the returned plan yields the thread regularly.
 pub(super) fn bounded(plan: Arc<dyn ExecutionPlan>, width: usize) -> Result<Arc<dyn ExecutionPlan>> {
     let plan = plan.transform_up(|plan| {
         if plan.children().is_empty() {
@@ -66,7 +67,7 @@ fn pausing(plan: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
 }
 
 /// Returns whether a frame can hold many rows. A frame from the first row to the current row holds no rows, because
-/// its result is accumulated.
+/// the result of the frame is accumulated.
 fn is_wide(frame: &WindowFrame) -> bool {
     let wide = |bound: &WindowFrameBound| match bound {
         WindowFrameBound::CurrentRow => false,
@@ -84,13 +85,13 @@ fn is_wide(frame: &WindowFrame) -> bool {
 /// The rule for the rows that a [`Watched`] node forwards.
 #[derive(Clone, Copy, Debug)]
 enum Rule {
-    /// The memory of the rows is counted until the end of the stream.
+    /// The memory of the forwarded rows is counted until the end of the stream.
     Kept,
-    /// No row can have more bytes than this.
+    /// A forwarded row can have at most this number of bytes.
     Narrow(usize),
 }
 
-/// A plan node that forwards the rows of its input and applies a rule to them.
+/// A plan node that forwards the rows of its input, and applies a rule to these rows.
 #[derive(Debug)]
 struct Watched {
     input: Arc<dyn ExecutionPlan>,

@@ -1,7 +1,7 @@
 //! Limits the size of expressions after column references are replaced by their definitions.
 //!
-//! A chain of `SELECT x + x AS x` is short as text, but doubles with every step when the optimizer replaces the
-//! references. The size is computed before this replacement.
+//! A chain of `SELECT x + x AS x` is short as text, but doubles with every step when the optimizer replaces the column
+//! references. This module computes the size before the optimizer replaces column references.
 
 use antiphon_results::DualResponseError;
 use datafusion::{
@@ -18,7 +18,7 @@ pub(super) fn check(plan: &LogicalPlan) -> Result<(), DualResponseError> {
     columns(plan).map(drop)
 }
 
-/// Returns the size of each column of a plan.
+/// Returns the size of the expression for each column of a plan.
 fn columns(plan: &LogicalPlan) -> Result<Vec<u64>, DualResponseError> {
     let mut inputs = Vec::new();
     for input in plan.inputs() {
@@ -32,7 +32,8 @@ fn columns(plan: &LogicalPlan) -> Result<Vec<u64>, DualResponseError> {
     let all: Vec<u64> = inputs.iter().flatten().copied().collect();
     let made = match plan {
         LogicalPlan::Projection(_) if sizes.len() == width => sizes,
-        // In the nodes above, the result of an aggregate function is a plain column, but a group expression is not.
+        // Plan nodes above an aggregate refer to the result of an aggregate function as a plain column of size 1. A
+        // group expression keeps its size.
         LogicalPlan::Aggregate(aggregate) => {
             let mut made: Vec<u64> = sizes.into_iter().take(aggregate.group_expr.len()).collect();
             made.resize(width, 1);

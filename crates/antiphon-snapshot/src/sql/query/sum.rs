@@ -1,4 +1,4 @@
-//! A sum that does not overflow 64 bits.
+//! The SQL function `sum`, with a result that does not overflow 64 bits.
 
 use std::sync::Arc;
 

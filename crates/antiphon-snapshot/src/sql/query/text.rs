@@ -1,4 +1,4 @@
-//! The first check: the text of a query and its tokens.
+//! The first check of a query: the text of the query and its tokens.
 
 use antiphon_results::DualResponseError;
 use datafusion::sql::sqlparser::{
@@ -11,9 +11,9 @@ use crate::engine::refusal::{not_valid, refused, too_deep};
 
 /// The maximum length of a query in bytes.
 const MAX_BYTES: usize = 16 * 1024;
-/// The maximum nesting depth of parentheses.
+/// The maximum nesting depth of parentheses in a query.
 const MAX_NESTING: usize = 64;
-/// The maximum number of tokens.
+/// The maximum number of tokens in a query.
 const MAX_TOKENS: usize = 8_000;
 
 pub(super) fn check_length(sql: &str) -> Result<(), DualResponseError> {

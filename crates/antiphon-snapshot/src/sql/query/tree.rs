@@ -1,4 +1,4 @@
-//! The second check: the syntax tree of a query.
+//! The second check of a query: its syntax tree.
 
 use std::{collections::HashMap, ops::ControlFlow};
 
@@ -18,15 +18,16 @@ use crate::engine::refusal::{not_valid, refused, too_deep};
 
 /// The recursion limit of the parser.
 const MAX_RECURSION: usize = 200;
-/// The maximum depth of expressions. A chain of operators also adds depth.
+/// The maximum depth of expressions. Each operator in a chain of operators also adds depth.
 const MAX_DEPTH: usize = 128;
 /// The maximum nesting depth of queries.
 const MAX_QUERIES: usize = 24;
-/// The maximum number of UNION, INTERSECT and EXCEPT.
+/// The maximum number of UNION, INTERSECT and EXCEPT operators in a query.
 const MAX_SETS: usize = 64;
-/// The maximum number of table reads. Each use of a WITH query counts as one read of each table in the WITH query.
+/// The maximum number of table reads in a query. Each use of a WITH query counts as one read of each table in the WITH
+/// query.
 const MAX_READS: u64 = 64;
-/// The maximum number of columns of CUBE.
+/// The maximum number of columns in a CUBE expression.
 const MAX_CUBE: usize = 6;
 
 /// Parses the tokens to one statement.
@@ -47,7 +48,7 @@ pub(super) fn parsed(tokens: Vec<TokenWithSpan>) -> Result<Statement, DualRespon
     }
 }
 
-/// Checks that a statement can be planned safely.
+/// Returns an error if a statement contains syntax that queries cannot use, or exceeds a limit of this module.
 pub(super) fn check(statement: &Statement, world: &World) -> Result<(), DualResponseError> {
     if !matches!(statement, Statement::Query(_)) {
         return Err(only_reads());
@@ -62,11 +63,12 @@ pub(super) fn check(statement: &Statement, world: &World) -> Result<(), DualResp
 
 struct Gate<'a> {
     world: &'a World,
-    /// The names of WITH queries, with the number of tables that each WITH query reads.
+    /// The number of tables that each WITH query reads. The map key is the name of the WITH query.
     named: HashMap<String, u64>,
-    /// The names of WITH queries whose visit has not ended, by the address of the query in the tree.
+    /// The name of each WITH query whose visit has not ended. The map key is the address of the query in the syntax
+    /// tree.
     bodies: HashMap<usize, String>,
-    /// For each open query, the number of tables that it reads.
+    /// The number of table reads of each query whose visit has not ended.
     reads: Vec<u64>,
     depth: usize,
     cubed: usize,
@@ -113,7 +115,7 @@ impl Visitor for Gate<'_> {
     fn post_visit_query(&mut self, query: &Query) -> Flow {
         let reads = self.reads.pop().unwrap_or_default();
         match self.bodies.remove(&address(query)) {
-            // If several WITH queries have the same name, the largest number counts.
+            // If several WITH queries have the same name, the largest number of table reads counts.
             Some(name) => {
                 let known = self.named.entry(name).or_default();
                 *known = reads.max(*known);
@@ -149,7 +151,9 @@ impl Visitor for Gate<'_> {
             | TableFactor::OpenJsonTable { .. }
             | TableFactor::XmlTable { .. } => refuse(no_table_function()),
             TableFactor::Table { version: Some(_), .. } | TableFactor::Table { sample: Some(_), .. } => {
-                refuse(not_valid("versions and samples of tables are not supported; read the whole table"))
+                refuse(not_valid(
+                    "table versions (`FOR SYSTEM_TIME AS OF`) and `TABLESAMPLE` are not supported; read the whole table",
+                ))
             }
             TableFactor::Table { .. } | TableFactor::Derived { .. } | TableFactor::NestedJoin { .. } => {
                 ControlFlow::Continue(())
@@ -185,7 +189,7 @@ impl Visitor for Gate<'_> {
             Expr::Lambda(_) => {
                 return refuse(refused(
                     "unknown_function",
-                    "functions with functions as arguments are not supported",
+                    "lambda functions, such as `x -> x + 1`, are not supported",
                 ));
             }
             _ => {}
@@ -236,7 +240,7 @@ fn single(name: &ObjectName) -> Option<&Ident> {
     }
 }
 
-/// Counts set operations without recursion, because they can be nested as deeply as the text is long.
+/// Counts UNION, INTERSECT and EXCEPT without recursion, because a long text can nest these operators deeply.
 fn set_operations(body: &SetExpr) -> usize {
     let mut count = 0;
     let mut open = vec![body];

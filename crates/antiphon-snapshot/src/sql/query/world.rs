@@ -23,19 +23,19 @@ use super::{bounded, functions, sum};
 use crate::{engine::refusal::refused, sql::scan::SnapshotTable};
 
 pub(super) struct World {
-    /// The tables, by name in lower case.
+    /// The tables of the query. The key is the table name in lower case.
     tables: BTreeMap<String, Arc<dyn TableSource>>,
     scalars: HashMap<String, Arc<ScalarUDF>>,
     aggregates: HashMap<String, Arc<AggregateUDF>>,
     windows: HashMap<String, Arc<WindowUDF>>,
     planners: Vec<Arc<dyn ExprPlanner>>,
     options: ConfigOptions,
-    /// The maximum number of bytes that one function call can produce for one batch.
+    /// The maximum number of bytes that one call of an SQL function can produce for one batch.
     pub(super) call_bytes: usize,
 }
 
 impl World {
-    /// Creates a world with these tables, and with a limit on the bytes that one function call can produce for one
+    /// Creates a `World` with these tables, and with a limit on the bytes that one function call can produce for one
     /// batch.
     pub(super) fn new(
         given: Vec<(String, SnapshotTable)>,

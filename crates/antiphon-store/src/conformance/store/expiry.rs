@@ -32,7 +32,7 @@ pub async fn expired_record_makes_room_for_a_new_one(stores: &Stores) {
     assert!(store.claim_expired("", LONG, 10).await.unwrap().is_empty());
 }
 
-/// Tests that all handles have one clock, and that this clock expires records.
+/// Tests that all handles return the time of one clock, and that records expire by this clock.
 pub async fn clock_is_shared_and_expires_records(stores: &Stores) {
     const ERROR: Duration = Duration::from_millis(500);
     let (one, other) = (stores.open().await, stores.open().await);
@@ -46,7 +46,7 @@ pub async fn clock_is_shared_and_expires_records(stores: &Stores) {
     assert!(second + ERROR >= first, "{first:?} {second:?}");
 }
 
-/// Tests that the last write determines whether a record expires.
+/// Tests that a record never expires if its last write had no `ttl`.
 pub async fn write_without_a_time_to_live_never_expires(stores: &Stores) {
     let store = stores.open().await;
     let revision = store.create("kept", bytes("short"), Some(Duration::from_secs(2))).await.unwrap();
@@ -128,8 +128,8 @@ pub async fn claims_are_divided_among_racers(stores: &Stores) {
     let (one, two) = (stores.open().await, stores.open().await);
     for number in 0..RECORDS {
         let created = one.create(&format!("key/{number}"), Bytes::new(), Some(stores.short())).await;
-        // Over a faulty backend, retries can continue until the record has expired. It is then unknown whether the
-        // record was created.
+        // Over a faulty backend, retries can continue until the record has expired. The test then cannot determine
+        // whether the record was created.
         assert!(created.is_ok() || !stores.is_exact(), "{created:?}");
     }
     sleep(stores.short()).await;
@@ -152,7 +152,8 @@ pub async fn claims_are_divided_among_racers(stores: &Stores) {
     let claimed: Vec<_> = racers.join_all().await.concat();
     let distinct: BTreeSet<_> = claimed.iter().collect();
     assert_eq!(distinct.len(), claimed.len(), "a record was claimed twice");
-    // Over a faulty backend, some claims are lost until they expire.
+    // Over a faulty backend, the response to a claim can be lost. The claimed record is then unavailable until the
+    // claim expires.
     if stores.is_exact() {
         assert_eq!(claimed.len(), RECORDS);
     }
@@ -216,7 +217,7 @@ pub async fn bulk_removal_spares_live_and_claimed_records(stores: &Stores) {
     one.update("key/touched", bytes("value"), Some(LONG), touched).await.unwrap();
     let revision = one.create("key/claimed", bytes("value"), Some(stores.short())).await.unwrap();
     claim_one(&*one, "key/", stores.lease()).await;
-    // Over a faulty backend a claim is short, so there is less time for the check.
+    // Over a faulty backend, claims expire after a short time, so this test checks the records only once.
     for _ in 0..if stores.is_exact() { 3 } else { 1 } {
         assert_eq!(two.remove_expired("key/", 10).await.unwrap(), 0);
         assert_eq!(two.remove_expired("", 10).await.unwrap(), 0);

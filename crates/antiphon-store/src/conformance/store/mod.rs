@@ -14,9 +14,9 @@ pub use self::{expiry::*, listing::*, logs::*, records::*};
 use super::Stores;
 use crate::store::{Record, Store};
 
-/// A time that ends during a test.
+/// A duration so short that a test can wait until the duration is over.
 pub(super) const SHORT: Duration = Duration::from_millis(300);
-/// A time that is longer than any test.
+/// A duration that is longer than the run of any test.
 pub(super) const LONG: Duration = Duration::from_secs(600);
 /// The interval between two checks for an expected change.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(50);

@@ -1,29 +1,29 @@
-//! The address under which the answer page has its routes.
+//! The public address of the answer page.
 
 use http::Uri;
 
-/// The maximum length of the answer page's address, in bytes. The address must be short, because it is part of the
-/// short texts for models.
+/// The maximum length of the answer page's address, in bytes. The texts for models contain this address, and these
+/// texts must be short.
 const MAX_ADDRESS: usize = 256;
 
-/// The address under which the answer page has its routes.
+/// The public address of the answer page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Base {
-    /// The scheme, the host and the port, in the format of the `Origin` header of browsers.
+    /// The scheme, the host and the port of the address, in the format that browsers use in the `Origin` header.
     pub(crate) origin: String,
-    /// The path, without a slash at the end.
+    /// The path of the address, without a slash at the end.
     pub(crate) path: String,
-    /// Whether only this machine can reach the answer page.
+    /// Whether only browsers on this machine can reach the answer page.
     pub(crate) is_loopback: bool,
 }
 
 impl Base {
-    /// Returns the address of an answer page on this machine.
+    /// Creates the address of an answer page that only browsers on this machine can reach.
     pub(crate) fn loopback(origin: String) -> Self {
         Self { origin, path: String::new(), is_loopback: true }
     }
 
-    /// Parses an address. If an answer page cannot have this address, returns the reason.
+    /// Parses the address of an answer page. Returns the reason if an answer page cannot use the address `text`.
     pub(super) fn parse(text: &str) -> Result<Self, &'static str> {
         if text.len() > MAX_ADDRESS {
             return Err("it has more than 256 bytes");
@@ -46,14 +46,14 @@ impl Base {
             "http" if is_loopback => 80,
             _ => return Err("it does not begin with `https://`"),
         };
-        // Browsers omit the default port of the scheme.
+        // Browsers omit the port from the `Origin` header if the port is the default port of the scheme.
         let port = authority.port_u16().filter(|port| *port != usual);
         let port = port.map(|port| format!(":{port}")).unwrap_or_default();
         let path = uri.path().trim_end_matches('/').to_owned();
         Ok(Self { origin: format!("{scheme}://{host}{port}"), path, is_loopback })
     }
 
-    /// Returns whether browsers reach the answer page over TLS.
+    /// Returns `true` if browsers reach the answer page over TLS.
     pub(super) fn is_secure(&self) -> bool {
         self.origin.starts_with("https://")
     }

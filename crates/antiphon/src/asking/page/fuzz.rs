@@ -1,5 +1,5 @@
-//! Fuzzing of the answer page's tokens. A server must accept a token only if the same server has created this token,
-//! for the same purpose and the same holder. The token must not have expired.
+//! Fuzzing of the tokens that the answer page creates. A server must accept a token only if the same server created the
+//! token for the same purpose and the same holder. A server must reject an expired token.
 
 use std::{collections::BTreeSet, sync::OnceLock, time::Duration};
 
@@ -22,13 +22,13 @@ const AUDIENCES: [&str; 2] = ["shop", "bank"];
 const PRINCIPALS: [Option<&str>; 3] = [Some("ada"), Some("eve"), None];
 const TASKS: [&str; 2] = ["7c7c7c7c7c7c7c7c7c7c7c7c7c7c7c7c", "0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a"];
 
-/// The lifetime of all tokens.
+/// The duration for which each token in this fuzz test is valid.
 const LIFE: Duration = Duration::from_secs(60);
 
-/// The maximum number of changes to one token.
+/// The maximum number of changes that the fuzz test makes to one token.
 const CHANGES: usize = 8;
 
-/// The purpose of a token.
+/// The purpose for which a server creates a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Ticket,
@@ -43,8 +43,8 @@ enum Kind {
 const KINDS: [Kind; 7] =
     [Kind::Ticket, Kind::ViewKey, Kind::Link, Kind::Form, Kind::Cookie, Kind::Session, Kind::SignIn];
 
-/// A server and a visitor that create or read a token. The fields are the numbers of the encryption key, audience,
-/// principal, browser and task.
+/// The numbers of an encryption key, an audience, a principal, a browser and a task. Together, the five numbers
+/// identify the server and the visitor that create or read a token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Place {
     key: usize,
@@ -55,7 +55,7 @@ struct Place {
 }
 
 impl Place {
-    /// Returns one place, and six places that each differ from it in one number.
+    /// Returns the default place, and places that differ from the default place in one number.
     fn all() -> [Self; 7] {
         let one = Self::default();
         [
@@ -69,7 +69,7 @@ impl Place {
         ]
     }
 
-    /// Returns whether this reader must accept a token of this kind that `maker` has created.
+    /// Returns `true` if this reader must accept a token of the kind `kind` that `maker` created.
     fn accepts(self, maker: Self, kind: Kind) -> bool {
         let is_same_server = self.key == maker.key && self.audience == maker.audience;
         is_same_server
@@ -84,30 +84,28 @@ impl Place {
     }
 }
 
-/// A token that a server has created.
 struct Made {
     kind: Kind,
     place: Place,
     text: String,
 }
 
-/// Several servers and their tokens.
 struct World {
     seals: [SealConfig; 2],
-    /// The answer pages, by encryption key and audience.
+    /// The answer pages. The first index selects the encryption key, and the second index selects the audience.
     sites: [[Site; 2]; 2],
     browsers: [Browser; 2],
     attempts: [SignInAttempt; 2],
-    /// The time at which the tokens were created, in milliseconds since 1970.
+    /// The time at which the fuzz test created its tokens, in milliseconds since 1970.
     now: u64,
     made: Vec<Made>,
 }
 
-/// Changes a token according to `data`, and passes the changed token to all readers.
+/// Changes a token as `data` describes, and then passes the changed token to all readers.
 ///
 /// # Panics
 ///
-/// Panics if a reader accepts a changed token, or a token that was not created for this reader. Panics if a reader
+/// Panics if a reader accepts a changed token, or a token that was created for another reader. Panics if a reader
 /// rejects an unchanged token that was created for this reader.
 pub(crate) fn tokens(data: &[u8]) {
     static WORLD: OnceLock<World> = OnceLock::new();
@@ -119,7 +117,8 @@ pub(crate) fn tokens(data: &[u8]) {
 
 impl World {
     fn new() -> Self {
-        // The encryption keys have the same ID, so a reader cannot reject a token only because of its key ID.
+        // Both encryption keys have the same ID. So a reader must decrypt a token to find out whether the key is
+        // correct.
         let seals = [1, 2].map(|key| SealConfig::default().with_keys(KeyRing::new(1, [key; 32])));
         let page = page();
         let sites = [0, 1].map(|key: usize| {
@@ -155,7 +154,7 @@ impl World {
         Named { task: TASKS[place.task].to_owned(), owner, expires: self.end() }
     }
 
-    /// Returns the time at which the tokens expire.
+    /// Returns the time at which the tokens of the fuzz test expire, in milliseconds since 1970.
     fn end(&self) -> u64 {
         self.now + millis(LIFE)
     }
@@ -182,7 +181,7 @@ impl World {
         }
     }
 
-    /// Returns whether a reader accepts a token at the time `now`.
+    /// Returns `true` if the reader at `place` accepts the token `text` at the time `now`.
     fn opens(&self, kind: Kind, place: Place, text: &str, now: u64) -> bool {
         let (seal, site) = (&self.seals[place.key], self.site(place));
         match kind {
@@ -225,8 +224,8 @@ impl World {
         accepted
     }
 
-    /// Returns a token with the changes in `data`, and the time of the check. Returns `None` if the token cannot be
-    /// sent in a cookie.
+    /// Makes the changes that `data` describes to a token. Returns the changed token, and the time at which the readers
+    /// check the changed token. Returns `None` if a cookie cannot contain the changed token.
     fn changed(&self, data: &[u8]) -> Option<(String, u64)> {
         let ([first, second, time], changes) = data.split_first_chunk::<3>()?;
         let token = |number: u8| self.made[usize::from(number) % self.made.len()].text.as_bytes();
@@ -237,34 +236,37 @@ impl World {
         let end = self.end();
         let now = [self.now, end - 1, end, end + 1, 0, u64::MAX][usize::from(*time) % 6];
         let text = String::from_utf8(bytes).ok()?;
-        // The server removes spaces around a cookie's value. So the text without spaces is the token.
+        // The server removes spaces around the value of a cookie. So the readers receive the token without these
+        // spaces.
         let text = text.trim().to_owned();
-        // A semicolon ends the value of a cookie. The server could then read the unchanged token before the semicolon.
+        // A semicolon ends the value of a cookie. The server would then read only the text before the semicolon, which
+        // can be the unchanged token.
         (!text.contains(';')).then_some((text, now))
     }
 }
 
-/// Applies one change to a token. The array contains the number of the change, a position in two bytes, and a value.
+/// Changes a token in one place. In the array, the first number selects the kind of change, and the last number is a
+/// value for the change. The two numbers between them are the position of the change.
 fn alter(mut bytes: Vec<u8>, other: &[u8], [change, high, low, value]: [u8; 4]) -> Vec<u8> {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let place = usize::from(u16::from_be_bytes([high, low]));
     let at = place % (bytes.len() + 1);
     let digit = DIGITS[usize::from(value) % DIGITS.len()];
     match change % 12 {
-        // These changes modify the text of the token.
+        // These changes modify the encoded text of the token.
         0 => bytes.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= 1 << (value % 8)),
         1 => bytes.iter_mut().skip(at).take(1).for_each(|byte| *byte = digit),
         2 => bytes.truncate(at),
         3 => drop(bytes.drain(at..bytes.len().min(at + 1 + usize::from(value % 4)))),
         4 => bytes.insert(at, digit),
-        // These changes combine two tokens: the beginning of the first token and the end of the second, or both tokens
-        // completely.
+        // These changes combine two tokens. One change joins the beginning of the first token and the end of the second
+        // token. The other change joins both complete tokens.
         5 => {
             bytes.truncate(at);
             bytes.extend_from_slice(&other[at.min(other.len())..]);
         }
         6 => bytes.extend_from_slice(other),
-        // These changes use other variants of Base64.
+        // These changes modify how a token is encoded in Base64.
         7 => bytes.extend(std::iter::repeat_n(b'=', 1 + usize::from(value % 3))),
         8 => {
             if let Ok(plain) = URL_SAFE_NO_PAD.decode(&bytes) {
@@ -273,8 +275,8 @@ fn alter(mut bytes: Vec<u8>, other: &[u8], [change, high, low, value]: [u8; 4]) 
             }
         }
         9 => bytes.make_ascii_uppercase(),
-        // These changes modify the encrypted bytes: one bit, or a part that is replaced with a part of the other
-        // token.
+        // These changes modify the encrypted bytes of a token. One change flips a bit, and the other change replaces
+        // the end of the token with the end of another token.
         10 => {
             if let Ok(mut plain) = URL_SAFE_NO_PAD.decode(&bytes) {
                 let at = place % (plain.len() + 1);
@@ -301,14 +303,14 @@ fn page() -> AskPage {
     AskPage::at("https://mcp.example.com").with_life(LIFE).with_sign_in(sign_in)
 }
 
-/// Returns the name and the value of a cookie. `set_cookie` is the value of a `Set-Cookie` header.
+/// Returns the name and the value of the cookie in `set_cookie`, which is the value of a `Set-Cookie` header.
 fn pair(set_cookie: &str) -> (&str, &str) {
     let cookie = set_cookie.split(';').next().unwrap_or_default();
     cookie.split_once('=').unwrap_or_default()
 }
 
-/// Returns the request headers of a browser with this cookie. If a header cannot contain the cookie, the headers are
-/// empty.
+/// Returns the headers of a request in which a browser sends a cookie. Returns no headers if a header cannot contain
+/// this cookie.
 fn sent(name: &str, value: &str) -> HeaderMap {
     let mut headers = HeaderMap::new();
     if let Ok(cookie) = HeaderValue::from_str(&format!("{name}={value}")) {
@@ -321,7 +323,7 @@ fn sent(name: &str, value: &str) -> HeaderMap {
 mod tests {
     use super::*;
 
-    /// Returns the next pseudorandom number. The numbers are the same in each run of the test.
+    /// Returns the next pseudorandom number. Each run of the test uses the same pseudorandom numbers.
     fn random(state: &mut u64) -> u64 {
         *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         *state >> 33

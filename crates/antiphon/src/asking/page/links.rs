@@ -1,4 +1,4 @@
-//! The tokens of links and forms.
+//! Creates and decrypts the tokens in links and forms of the answer page.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::{
     task::Owner,
 };
 
-/// The contents of a link: a task, its owner, and the time at which the link expires.
+/// The data in the token of a link: a task, the owner of the task, and the time at which the link expires.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Named {
     pub(crate) task: String,
@@ -19,14 +19,14 @@ pub(crate) struct Named {
 }
 
 impl Site {
-    /// Returns the binding of encrypted data. The binding contains the purpose, so data for one purpose cannot be used
-    /// for another purpose.
+    /// Returns the additional authenticated data for the encryption of a token. This data contains the purpose of the
+    /// token. So a token that was encrypted for one purpose cannot be used for another purpose.
     pub(super) fn binding(&self, purpose: &str, parts: &[&str]) -> Vec<u8> {
         let parts = [[self.audience.as_str()].as_slice(), parts].concat();
         [purpose.as_bytes(), digest(&parts).as_bytes()].concat()
     }
 
-    /// Returns the token of a link. The token has the same length for every task.
+    /// Returns the token of a link. The tokens for all tasks have the same length.
     pub(super) fn token(&self, named: &Named) -> String {
         let task = u128::from_str_radix(&named.task, 16).unwrap_or_default();
         let owner = named.owner.number();
@@ -38,7 +38,7 @@ impl Site {
         self.seal.seal_token(&plain, &self.binding("ask page", &[]))
     }
 
-    /// Decrypts the token of a link. Returns `None` if the token is forged or has expired.
+    /// Decrypts the token of a link. Returns `None` if the token is forged or expired.
     pub(crate) fn named(&self, token: &str, now: u64) -> Option<Named> {
         let plain = self.seal.open_token(token, &self.binding("ask page", &[])).ok()?;
         let (expires, rest) = plain.split_first_chunk::<8>()?;
@@ -58,7 +58,8 @@ impl Site {
         self.binding("ask form", &[&browser.0, &owner])
     }
 
-    /// Returns the token of a form with these questions. Only the same browser can use this token.
+    /// Returns a token for a form that shows the questions `questions`. Only the browser `browser` can submit this
+    /// form.
     pub(crate) fn form_token(
         &self,
         named: &Named,
@@ -72,8 +73,8 @@ impl Site {
         self.seal.seal_token(&plain, &self.form_binding(named, browser))
     }
 
-    /// Returns the questions of a form from the form's token. Returns `None` if the token is forged, has expired, or
-    /// belongs to another browser or another task.
+    /// Decrypts the token of a form, and returns the questions that the form shows. Returns `None` if the token is
+    /// forged or expired, or if the token belongs to another browser or another task.
     pub(crate) fn questions(
         &self,
         token: &str,

@@ -1,8 +1,8 @@
-//! The settings of the answer page, on which users answer questions.
+//! The settings of the answer page. The answer page is a web page on which users answer questions.
 //!
-//! The module `links` contains the tokens of links and forms. `visitors` checks visitors, and `sign_in` signs visitors
-//! in. `texts` contains the texts for models. `html` creates the HTML. `server/http/ask_page.rs` contains the HTTP
-//! routes.
+//! The module `links` creates the tokens of links and forms. `visitors` checks whether a visitor can see a question,
+//! and `sign_in` signs visitors in. `texts` creates the texts for models. `html` creates the HTML.
+//! `server/http/ask_page.rs` contains the HTTP routes.
 
 mod address;
 #[cfg(any(all(test, feature = "auth"), feature = "__fuzz"))]
@@ -33,7 +33,7 @@ pub(crate) use self::{
 };
 use crate::{run::Client, seal::SealConfig};
 
-/// Replacements for the sign-in module, if the feature `auth` is off.
+/// Replacements for the functions of the sign-in module, for builds without the feature `auth`.
 #[cfg(not(feature = "auth"))]
 #[expect(clippy::unused_self, reason = "the same signatures with and without the feature")]
 mod sign_in {
@@ -42,7 +42,7 @@ mod sign_in {
     use super::{AskPage, Site};
     use crate::task::Owner;
 
-    /// The client for the sign-in. Without the feature `auth`, this type has no values.
+    /// The OpenID Connect client with which visitors sign in. Without the feature `auth`, this type has no values.
     #[derive(Clone)]
     pub(super) enum OpenId {}
 
@@ -63,30 +63,31 @@ mod sign_in {
     }
 }
 
-/// The answer page: a web page of the server on which users answer questions that their client does not show. Pass
-/// this value to [`AskPolicy::with_page`](crate::elicitation::AskPolicy::with_page).
+/// The answer page: a web page of the server on which users answer questions that their client does not show. Pass the
+/// answer page to [`AskPolicy::with_page`](crate::elicitation::AskPolicy::with_page).
 ///
-/// If a client shows neither forms nor MCP Apps, the model receives a link and shows it to the user. The user opens
-/// the link in a browser and answers on the page. The client and the model do not receive the answer.
+/// If a client shows neither forms nor MCP Apps, the model receives a link and shows this link to the user. The user
+/// opens the link in a browser and answers on the answer page. The client and the model do not receive the answer.
 ///
-/// A link identifies a run, but it does not authenticate the person who opens the link:
+/// A link identifies a run, but a link does not authenticate the person who opens the link:
 ///
-/// - If the caller of the run is authenticated, the page shows the question only to a visitor with the same principal.
-///   For all other visitors, the response is the same as for an unknown link. With
-///   [`with_visitor`](Self::with_visitor), the page identifies visitors by the sessions of your application. With
-///   `with_sign_in` (feature `auth`), visitors sign in with OpenID Connect. If the server authenticates callers, and
-///   you set neither of the two, [`build`](crate::ServerBuilder::build) returns an error.
+/// - If the caller of the run is authenticated, the answer page shows the question only to a visitor with the same
+///   principal. All other visitors receive the same response as for an unknown link. With
+///   [`with_visitor`](Self::with_visitor), the answer page identifies visitors by the sessions of your application.
+///   With `with_sign_in` (feature `auth`), visitors sign in with OpenID Connect. If the server authenticates callers,
+///   you must set `with_visitor` or `with_sign_in`. If neither of the two is set,
+///   [`build`](crate::ServerBuilder::build) returns an error.
 /// - If the caller is not authenticated, everyone who has the link can read and answer the question.
-/// - A link is valid for 15 minutes ([`with_life`](Self::with_life)), but not longer than the question is open. Only
-///   the first answer to a question counts.
-/// - The first page behind a link does not show the question. The user must press a button first. So programs that
-///   fetch links learn nothing and change nothing.
+/// - A link expires after 15 minutes ([`with_life`](Self::with_life)). If the question closes earlier, the link expires
+///   when the question closes. Only the first answer to a question counts.
+/// - The first web page behind a link does not show the question. To see the question, the user must press a button. So
+///   programs that automatically fetch links cannot read or answer the question.
 ///
-/// [`Server::router`](crate::Server::router) and [`Server::serve_http`](crate::Server::serve_http) serve the page. To
-/// serve the page in another application, use [`Server::ask_router`](crate::Server::ask_router).
+/// [`Server::router`](crate::Server::router) and [`Server::serve_http`](crate::Server::serve_http) serve the answer
+/// page. To serve the answer page in another application, use [`Server::ask_router`](crate::Server::ask_router).
 ///
-/// The page does not need JavaScript. It needs a browser that sends the header `Sec-Fetch-Site`. All browsers since
-/// 2023 send this header.
+/// The answer page does not need JavaScript. The answer page requires a browser that sends the header `Sec-Fetch-Site`.
+/// All browsers since 2023 send this header.
 ///
 /// # Examples
 ///
@@ -127,55 +128,57 @@ pub struct AskPage {
     opens_browser: bool,
 }
 
-/// The address at which browsers reach the answer page.
+/// The address at which browsers open the answer page.
 #[derive(Clone, Debug)]
 enum PageAddress {
     At(String),
-    /// The page is on this machine, at a random port.
+    /// The answer page is served only on this machine, at a random port.
     Loopback,
 }
 
 type VisitorHook = Arc<dyn Fn(&Parts) -> Option<String> + Send + Sync>;
 
-/// How the page identifies its visitor. The session of the application has priority.
+/// The ways in which the answer page identifies its visitors. If a visitor has an application session and has also
+/// signed in, the server uses the application session.
 #[derive(Clone, Default)]
 struct SignIn {
-    /// The function that reads the application's own session.
+    /// The function that reads the principal of a visitor from the application's own session.
     session: Option<VisitorHook>,
-    /// The client for a sign-in on the page itself.
+    /// The OpenID Connect client, if visitors can sign in on the answer page.
     open_id: Option<sign_in::OpenId>,
 }
 
 impl SignIn {
-    /// Returns the principal of the visitor, from the application's own session.
+    /// Returns the principal of the visitor, which the function for the application's own session returns.
     fn visitor(&self, parts: &Parts) -> Option<String> {
         self.session.as_ref().and_then(|session| session(parts))
     }
 
-    /// Returns whether the page can identify visitors, by the application's session or by a sign-in.
+    /// Returns `true` if the answer page can identify visitors, either by the application's own session or by a
+    /// sign-in.
     fn is_set(&self) -> bool {
         self.session.is_some() || self.open_id.is_some()
     }
 }
 
 impl AskPage {
-    /// Creates a page for browsers that reach your server at `base`, for example `https://mcp.example.com`. The path
-    /// of the page is `/ask/…` under this address.
+    /// Creates an answer page for browsers that reach your server at `base`, for example `https://mcp.example.com`. The
+    /// path of the answer page is `/ask/…` under the address `base`.
     ///
-    /// The address must begin with `https://`, unless its host is `localhost`, `127.0.0.1` or `[::1]`. The address can
-    /// have a path, if your application nests the routes under this path.
+    /// The address `base` must begin with `https://`, unless its host is `localhost`, `127.0.0.1` or `[::1]`. If your
+    /// application nests the routes of the server under a path, add this path to the address.
     pub fn at(base: impl Into<String>) -> Self {
         Self::new(PageAddress::At(base.into()))
     }
 
-    /// Creates a page on the user's own machine. Use this method for a server that the user's client starts
-    /// ([`Server::serve_stdio`](crate::Server::serve_stdio)).
+    /// Creates an answer page that runs on the user's own machine. Use this method for a server that the user's client
+    /// starts ([`Server::serve_stdio`](crate::Server::serve_stdio)).
     ///
-    /// The server listens on `127.0.0.1` at a random port, but only while a question waits. HTTP callers do not get
-    /// links to this page.
+    /// The server listens on `127.0.0.1` at a random port, but only while a question waits for an answer. HTTP callers
+    /// do not receive links to an answer page on the user's own machine.
     ///
-    /// Other users of the same machine cannot read the link. But if they get the link in another way, they can answer
-    /// the question.
+    /// Other users of the same machine cannot read the link. But if another user gets the link in a different way, the
+    /// other user can answer the question.
     pub fn loopback() -> Self {
         Self::new(PageAddress::Loopback)
     }
@@ -193,10 +196,11 @@ impl AskPage {
     /// Sets a function that returns the principal of a visitor from the session of your application. The function can
     /// read data that your middleware has added to the request, or a cookie. Default: none.
     ///
-    /// The principal must be equal to the principal of the MCP caller, which comes from
-    /// [`ServerBuilder::with_principal`](crate::ServerBuilder::with_principal) or from the server's authentication. If
-    /// the function returns `None`, the visitor is not signed in. The response is then the same as for an unknown
-    /// link. If you also set `with_sign_in` (feature `auth`), this visitor can sign in on the page.
+    /// The principal must be equal to the principal of the MCP caller. The server's authentication, or
+    /// [`ServerBuilder::with_principal`](crate::ServerBuilder::with_principal), determines the principal of the MCP
+    /// caller. If your function returns `None`, the visitor is not signed in, and receives the same response as for an
+    /// unknown link. If you also set `with_sign_in` (feature `auth`), a visitor without a session can sign in on the
+    /// answer page.
     pub fn with_visitor(
         mut self,
         visitor: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static,
@@ -205,24 +209,26 @@ impl AskPage {
         self
     }
 
-    /// Adds a sign-in for visitors with OpenID Connect, at the provider of your users. Use this method if the page is
-    /// not part of an application that has sessions. Default: none.
+    /// Adds a sign-in with OpenID Connect for visitors, at the OpenID provider of your users. Use this method if your
+    /// application does not have sessions that identify users. Default: none.
     ///
-    /// Register the redirect URL `<address>/ask/callback` at the provider, where `<address>` is the address of
-    /// [`at`](Self::at). The server uses the authorization code flow with PKCE. The server does not store data about
-    /// the sign-in. Two encrypted cookies in the browser contain this data. If you run several replicas, give the same
-    /// [`KeyRing`](crate::seal::KeyRing) to all of them.
+    /// Register the redirect URL `<address>/ask/callback` at the provider, where `<address>` is the address that you
+    /// pass to [`at`](Self::at). The server uses the authorization code flow with PKCE. The server does not store
+    /// sign-ins, because two encrypted cookies in the browser contain all data about a sign-in. If you run several
+    /// replicas, give the same [`KeyRing`](crate::seal::KeyRing) to all replicas.
     ///
     /// A visitor can open the question if the visitor's principal is equal to the principal of the MCP caller:
     ///
-    /// - If the server has [`ServerBuilder::with_auth`](crate::ServerBuilder::with_auth), a user who signs in gets the
-    ///   principal that the user's tokens have. The server must accept tokens of the same issuer.
-    /// - If the server has [`ServerBuilder::with_principal`](crate::ServerBuilder::with_principal), you must also set
-    ///   a function with [`OpenIdConnect::with_principal`]. This is also necessary if the issuer of the sign-in is not
-    ///   the issuer of the tokens.
+    /// - If the server uses [`ServerBuilder::with_auth`](crate::ServerBuilder::with_auth), a visitor who signs in gets
+    ///   the same principal as in the visitor's access tokens. The issuer of the sign-in must be an issuer whose tokens
+    ///   the server accepts.
+    /// - You must set a function with [`OpenIdConnect::with_principal`] if the server has
+    ///   [`ServerBuilder::with_principal`](crate::ServerBuilder::with_principal). You must also set this function if
+    ///   the issuer of the sign-in is not the issuer of the tokens.
     ///
-    /// A visitor stays signed in for the duration of [`with_life`](Self::with_life). If the function of
-    /// [`with_visitor`](Self::with_visitor) also returns a principal, this principal has priority.
+    /// A visitor stays signed in for the duration that [`with_life`](Self::with_life) sets. If the function that you
+    /// pass to [`with_visitor`](Self::with_visitor) also returns a principal, the server uses the principal of this
+    /// function.
     ///
     /// ```
     /// use antiphon::{auth::OpenIdConnect, elicitation::AskPage};
@@ -238,37 +244,38 @@ impl AskPage {
         self
     }
 
-    /// Sets how long a link is valid. Default: 15 minutes. To get a new link, the model calls the tool `task_result`.
+    /// Sets how long a link is valid. Default: 15 minutes. If a link has expired, the model can call the tool
+    /// `task_result` to get a new link.
     pub fn with_life(mut self, life: Duration) -> Self {
         self.life = life;
         self
     }
 
-    /// Also accepts visitors who are not signed in, for runs of authenticated callers. Default: no.
+    /// Allows visitors who are not signed in to answer the questions of authenticated callers. Default: no.
     ///
-    /// This setting is less secure than [`with_visitor`](Self::with_visitor), because everyone who has a link can read
-    /// the question and answer it. The model, the client, and everyone who can read the conversation have the link.
-    /// The MCP specification requires a server to verify that the user who opens the page is the user who started the
-    /// request. With this setting, the server does not verify this. The server still rejects a visitor who is signed
-    /// in as another principal.
+    /// Links that work without a sign-in are less secure than [`with_visitor`](Self::with_visitor), because everyone
+    /// who has a link can read and answer the question. The model, the client, and everyone who can read the
+    /// conversation have the link. The MCP specification requires a server to verify that the user who opens the page
+    /// is the user who started the request. With `allow_bearer_links`, the server does not verify that the two users
+    /// are the same. The server still rejects a visitor who is signed in as another principal.
     pub fn allow_bearer_links(mut self) -> Self {
         self.bearer_links = true;
         self
     }
 
-    /// Sets whether the server opens the page in the user's browser. Default: no. This setting needs
-    /// [`loopback`](Self::loopback).
+    /// Sets whether the server opens the answer page in the user's browser. Default: no. The server can open a browser
+    /// only if [`loopback`](Self::loopback) created the answer page.
     ///
-    /// The model then does not receive a link, so the model cannot open the page. To open the browser, the server
-    /// starts `xdg-open`, `open` or `rundll32`, depending on the operating system. While this program starts, other
-    /// users of the machine can read the link in the list of processes.
+    /// If the server opens the answer page, the model does not receive a link. So the model cannot open the answer
+    /// page. To open the browser, the server starts `xdg-open`, `open` or `rundll32`, depending on the operating
+    /// system. During the start of this program, other users of the machine can read the link in the list of processes.
     pub fn open_browser(mut self, open_browser: bool) -> Self {
         self.opens_browser = open_browser;
         self
     }
 
-    /// Returns descriptions of the configuration problems, one per line. `knows_callers` is whether the server
-    /// authenticates callers.
+    /// Returns one line for each problem of the configuration. `knows_callers` is true if the server authenticates
+    /// callers.
     pub(super) fn problems(&self, knows_callers: bool) -> Vec<String> {
         let mut problems = Vec::new();
         if self.life.is_zero() {
@@ -309,21 +316,23 @@ impl fmt::Debug for AskPage {
     }
 }
 
-/// The answer page of a server, with the encryption keys for its links.
+/// The answer page of a server, and the encryption keys with which the server creates links.
 pub(crate) struct Site {
     page: AskPage,
-    /// The address of the page. `None` if the page is on this machine, because its port then changes.
+    /// The address of the answer page. The address is `None` for an answer page on this machine, because the port of
+    /// such an answer page changes.
     base: Option<Base>,
     seal: SealConfig,
     audience: String,
     listener: OnceLock<Box<dyn Listener>>,
-    /// The expiry times of the links that were opened in the browser, by the questions of each link.
+    /// The links that the server has opened in the browser. Each key identifies a task and its questions, and each
+    /// value is the time at which the link expires.
     opened: Mutex<BTreeMap<String, u64>>,
 }
 
 impl Site {
-    /// Creates the answer page of a server. Returns `None` if the address of the page is not valid.
-    /// `AskPage::problems` reports this problem.
+    /// Creates the answer page of a server. Returns `None` if the address of the answer page is not valid.
+    /// `AskPage::problems` reports an invalid address.
     pub(super) fn new(page: &AskPage, seal: &SealConfig, audience: &str) -> Option<Self> {
         let base = match &page.address {
             PageAddress::At(base) => Some(Base::parse(base).ok()?),
@@ -339,19 +348,19 @@ impl Site {
         })
     }
 
-    /// Returns the address of the page. Returns `None` if the page is on this machine. Such a page needs a
-    /// [`Listener`].
+    /// Returns the address of the answer page. Returns `None` if the answer page is on this machine. A [`Listener`]
+    /// then serves the answer page.
     pub(crate) fn base(&self) -> Option<&Base> {
         self.base.as_ref()
     }
 
-    /// Sets the listener for a page on this machine.
+    /// Sets the listener that serves an answer page on this machine.
     pub(crate) fn set_listener(&self, listener: Box<dyn Listener>) {
         let _ = self.listener.set(listener);
     }
 
-    /// Returns whether the user of this client can reach the page. If the page is on this machine, only the user of
-    /// the client that started the server can reach it.
+    /// Returns `true` if the user of this client can open the answer page. If the answer page is on this machine, only
+    /// the user of the client that started the server can open the answer page.
     pub(super) fn reaches(&self, client: &Client) -> bool {
         self.base.is_some() || client.extensions().get::<Parts>().is_none()
     }

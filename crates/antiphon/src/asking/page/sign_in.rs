@@ -1,4 +1,5 @@
-//! Sign-in of visitors with OpenID Connect. Two encrypted cookies in the browser contain all data about a sign-in.
+//! Sign-in of visitors with OpenID Connect. The server stores all data about a sign-in in two encrypted cookies of the
+//! browser.
 
 use std::time::Duration;
 
@@ -13,34 +14,35 @@ use crate::{
     task::{Owner, Tasks},
 };
 
-/// The maximum duration of a sign-in.
+/// The maximum time between the start and the end of a sign-in.
 const SIGN_IN: Duration = Duration::from_secs(10 * 60);
 
-/// The cookie of a sign-in that has begun. The cookie is `Lax`, because the provider redirects the browser to the
-/// page.
+/// The cookie for a sign-in that a visitor has started. The cookie is `SameSite=Lax`, because the OpenID provider
+/// redirects the browser back to the answer page.
 const ATTEMPT: Cookie =
     Cookie { secure_name: "__Host-ask-sign-in", plain_name: "ask-sign-in", same_site: "Lax" };
 
-/// The cookie of a user who has signed in. The cookie is `Lax`, because a link can be on another site. The first page
-/// behind the link must show whether the visitor has to sign in. Requests that show or answer a question must come from
-/// the page itself.
+/// The cookie of a user who has signed in. The cookie is `SameSite=Lax`, because a visitor can follow a link from
+/// another site. On the first web page behind this link, the server needs the cookie to find out whether the visitor
+/// must sign in. The server shows a question, or accepts an answer, only if the request comes from the answer page
+/// itself.
 const SESSION: Cookie = Cookie { secure_name: "__Host-ask-user", plain_name: "ask-user", same_site: "Lax" };
 
-/// The client for a sign-in on the page, or the problems of its settings.
+/// The OpenID Connect client with which visitors sign in, or the problems of its settings.
 pub(super) type OpenId = Result<OpenIdClient, BuildError>;
 
-/// A sign-in that a browser has begun.
+/// A sign-in that a visitor has started in a browser.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Begun {
     attempt: SignInAttempt,
-    /// The token of the link at which the visitor began the sign-in.
+    /// The token of the link on which the visitor started the sign-in.
     pub(crate) link: String,
-    /// The time at which the sign-in expires, in milliseconds since 1970.
+    /// The time at which the unfinished sign-in expires, in milliseconds since 1970.
     expires: u64,
 }
 
 impl AskPage {
-    /// Returns descriptions of the problems with the sign-in settings, one per line.
+    /// Returns one line for each problem with the sign-in settings.
     pub(super) fn sign_in_problems(&self, knows_callers: bool) -> Vec<String> {
         let Some(open_id) = &self.sign_in.open_id else { return Vec::new() };
         let mut problems = open_id.as_ref().err().map(|error| error.problems().to_vec()).unwrap_or_default();
@@ -60,7 +62,7 @@ impl AskPage {
 }
 
 impl AskPolicy {
-    /// Returns the client of the OpenID provider at which visitors sign in.
+    /// Returns the OpenID Connect client with which visitors sign in.
     pub(crate) fn sign_in(&self) -> Option<&OpenIdClient> {
         self.page.as_ref()?.sign_in.open_id.as_ref()?.as_ref().ok()
     }
@@ -71,24 +73,24 @@ impl Site {
         self.page.sign_in.open_id.as_ref()?.as_ref().ok()
     }
 
-    /// Returns whether visitors can sign in on the page.
+    /// Returns `true` if visitors can sign in on the answer page.
     pub(crate) fn has_sign_in(&self) -> bool {
         self.open_id().is_some()
     }
 
-    /// Returns the URL to which the provider redirects the browser after the sign-in.
+    /// Returns the URL to which the OpenID provider redirects the browser after the sign-in.
     fn redirect(&self) -> String {
         let base = self.base.as_ref();
         base.map(|base| format!("{}{}/ask/callback", base.origin, base.path)).unwrap_or_default()
     }
 
-    /// Begins a sign-in at the link with the token `link`. Returns the URL of the provider, and the value of the
-    /// `Set-Cookie` header for the sign-in. If `again` is true, a user who is already signed in at the provider must
-    /// sign in again.
+    /// Starts a sign-in for a visitor of the link with the token `link`. Returns the URL of the OpenID provider, and a
+    /// value for the `Set-Cookie` header. If `again` is true, the provider asks the user to sign in, even if the user
+    /// is already signed in at the provider.
     ///
     /// # Errors
     ///
-    /// Returns an error if the server cannot use the provider.
+    /// Returns an error if the server cannot use the OpenID provider.
     pub(crate) async fn begin_sign_in(
         &self,
         link: &str,
@@ -101,7 +103,7 @@ impl Site {
         Ok((address, self.set_begun(&Begun { attempt, link: link.to_owned(), expires })))
     }
 
-    /// Returns the value of the `Set-Cookie` header for a sign-in that has begun.
+    /// Returns the value of the `Set-Cookie` header that stores a started sign-in in the browser.
     fn set_begun(&self, begun: &Begun) -> String {
         let plain = serde_json::to_vec(begun).unwrap_or_default();
         let value = self.seal.seal_token(&plain, &self.binding("ask sign-in", &[]));
@@ -112,8 +114,8 @@ impl Site {
         self.open_id().ok_or_else(|| SignInError::Unavailable("no provider is set".to_owned()))
     }
 
-    /// Returns the sign-in with this `state` from the cookies of a request. Returns `None` if the sign-in began in
-    /// another browser, or has expired.
+    /// Reads a started sign-in from the cookies of a request. Returns `None` if the visitor started the sign-in with
+    /// this `state` in another browser, or if the sign-in has expired.
     pub(crate) fn begun(&self, headers: &HeaderMap, state: &str, now: u64) -> Option<Begun> {
         self.cookies(&ATTEMPT, headers).find_map(|cookie| {
             let plain = self.seal.open_token(cookie, &self.binding("ask sign-in", &[])).ok()?;
@@ -122,11 +124,12 @@ impl Site {
         })
     }
 
-    /// Returns the identity of the user who signed in. `given` contains the parameters of the provider's response.
+    /// Returns the identity of the user who signed in. `given` contains the parameters that the OpenID provider
+    /// returned.
     ///
     /// # Errors
     ///
-    /// Returns an error if the sign-in failed.
+    /// Returns an error if the user could not sign in.
     pub(crate) async fn finish_sign_in(&self, begun: &Begun, given: &Given) -> Result<Identity, SignInError> {
         let Some(code) = given.get("code") else {
             let error = given.get("error").unwrap_or("no_code").chars();
@@ -135,17 +138,17 @@ impl Site {
         self.client()?.redeem(&self.redirect(), code, &begun.attempt).await
     }
 
-    /// Returns whether the sign-in settings contain a function that returns the principals of users.
+    /// Returns `true` if the sign-in settings contain a function that returns the principal of a user.
     pub(crate) fn names_principals(&self) -> bool {
         self.open_id().is_some_and(OpenIdClient::has_principal)
     }
 
-    /// Returns the value of the `Set-Cookie` header that removes the cookie of a sign-in.
+    /// Returns the value of the `Set-Cookie` header that deletes the cookie of a started sign-in.
     pub(crate) fn end_sign_in(&self) -> String {
         self.cookie(&ATTEMPT, "", 0)
     }
 
-    /// Returns the value of the `Set-Cookie` header that keeps the user with this principal signed in.
+    /// Returns the value of the `Set-Cookie` header that keeps a user signed in under the name `principal`.
     pub(crate) fn set_session(&self, principal: &str, now: u64) -> String {
         let expires = now.saturating_add(millis(self.page.life));
         let owner = Tasks::owner(Some(principal)).number().unwrap_or_default();
@@ -154,7 +157,7 @@ impl Site {
         self.cookie(&SESSION, &value, self.page.life.as_secs().max(1))
     }
 
-    /// Returns the user who has signed in on the page, from the cookies of a request.
+    /// Reads the user who signed in on the answer page from the cookies of a request.
     pub(super) fn signed_in(&self, headers: &HeaderMap, now: u64) -> Option<Owner> {
         if !self.has_sign_in() {
             return None;
@@ -180,7 +183,7 @@ mod tests {
         at().with_sign_in(OpenIdConnect::new("https://login.example.com", "page", "secret"))
     }
 
-    /// Returns the request headers of a browser that has received this `Set-Cookie` header.
+    /// Returns the headers of a request from a browser that has received the header `set_cookie`.
     fn sent(set_cookie: &str) -> HeaderMap {
         let mut headers = HeaderMap::new();
         headers.insert(header::COOKIE, set_cookie.split_once(';').unwrap().0.parse().unwrap());

@@ -1,5 +1,5 @@
-//! The texts that tell a model how the user reaches the answer page, with the links in these texts. Also opens the
-//! user's browser.
+//! Creates the texts that tell a model how the user reaches the answer page. Most of these texts contain a link. This
+//! module also opens the user's browser.
 
 use std::io;
 
@@ -10,9 +10,10 @@ use crate::{
     task::TaskView,
 };
 
-/// Serves the answer page on this machine, and opens the user's browser.
+/// Serves the answer page on this machine, and opens links in the user's browser.
 pub(crate) trait Listener: Send + Sync {
-    /// Listens until the task has ended or the link has expired. Returns the origin of the page.
+    /// Starts to serve the answer page on a local port, until the task has ended or the link has expired. Returns the
+    /// origin of the answer page.
     ///
     /// # Errors
     ///
@@ -27,12 +28,14 @@ pub(crate) trait Listener: Send + Sync {
     fn open(&self, link: &str) -> io::Result<()>;
 }
 
-/// If there are this many records of opened links, the expired records are removed.
+/// When the server has recorded this number of links that it opened in the browser, the server removes the expired
+/// records.
 const OPENED: usize = 1024;
 
 impl Site {
-    /// Returns a text that tells a model how the user reaches the questions of a task. If the settings require it, this
-    /// method opens the browser, once for each set of questions. If `again` is true, it opens the browser again.
+    /// Returns a text that tells a model how the user reaches the questions of a task. If the settings require a
+    /// browser, this method opens the browser once for each set of questions. If `again` is true, this method opens the
+    /// browser again.
     fn step(&self, view: &TaskView, again: bool) -> String {
         let step =
             if self.page.opens_browser { self.start_browser(view, again) } else { self.show_link(view) };
@@ -68,7 +71,7 @@ impl Site {
         Ok("The question is open in the user's web browser. They answer there.".to_owned())
     }
 
-    /// Returns a link to the questions of a task, and the time at which the link expires.
+    /// Creates a link to the questions of a task. Returns the link, and the time at which the link expires.
     fn link(&self, view: &TaskView) -> io::Result<(String, u64)> {
         let end = now_millis().saturating_add(millis(self.page.life));
         let expires = view.questions_end.map_or(end, |questions_end| questions_end.min(end));
@@ -81,14 +84,15 @@ impl Site {
     }
 
     fn listener(&self) -> io::Result<&dyn Listener> {
-        let listener = self.listener.get().ok_or_else(|| io::Error::other("the server is not built"))?;
+        let unbuilt = || io::Error::other("the answer page has no server: call `ServerBuilder::build` first");
+        let listener = self.listener.get().ok_or_else(unbuilt)?;
         Ok(&**listener)
     }
 }
 
 impl Asking {
-    /// Returns a text that tells a model how the user reaches the answer page of a task. Returns `None` if the answer
-    /// page is not a channel of the task.
+    /// Returns a text that tells a model how the user reaches the answer page. Returns `None` if users cannot answer
+    /// the questions of the task on the answer page.
     pub(in crate::asking) fn page_step(&self, view: &TaskView, again: bool) -> Option<String> {
         let site = self.site.as_ref().filter(|_| view.channels.page)?;
         Some(site.step(view, again))
@@ -135,7 +139,7 @@ mod tests {
         assert_eq!(Some(named.expires), view.questions_end);
     }
 
-    /// A listener that counts how often each method is called.
+    /// A listener that counts how often the test calls each method.
     #[derive(Default)]
     struct Fake {
         starts: Arc<AtomicUsize>,

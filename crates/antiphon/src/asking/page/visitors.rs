@@ -1,5 +1,5 @@
-//! The visitors of the answer page, and the cookies of their browsers. This module decides whether a visitor can see a
-//! question.
+//! Checks whether a visitor of the answer page can see a question. This module also reads and sets the cookies of the
+//! visitor's browser.
 
 use http::{HeaderMap, header, request::Parts};
 
@@ -9,19 +9,19 @@ use crate::{
     task::Tasks,
 };
 
-/// Whether a visitor can see the questions of a task.
+/// Whether a visitor can see the questions of a task, and if not, why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
     Admitted,
-    /// The visitor is not signed in, but can sign in on the page.
+    /// The visitor is not signed in, but can sign in on the answer page.
     Unknown,
-    /// The visitor has signed in on the page as another user.
+    /// The visitor has signed in on the answer page as another user.
     Other,
-    /// The visitor is not signed in, or is signed in as another user. The visitor cannot sign in on the page.
+    /// The visitor is not signed in, or is signed in as another user. The visitor cannot sign in on the answer page.
     Denied,
 }
 
-/// A browser that has opened a question. The value is the random content of the browser's cookie.
+/// A browser in which a visitor has opened a question. The value is the random text in the cookie of this browser.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Browser(pub(super) String);
 
@@ -31,22 +31,22 @@ impl Browser {
     }
 }
 
-/// A cookie of the answer page. With the prefix `__Host-` in its name, other hosts of the same domain cannot set the
-/// cookie. Browsers accept this prefix only over TLS.
+/// A cookie of the answer page. If the name of a cookie begins with `__Host-`, other hosts of the same domain cannot
+/// set the cookie. Browsers accept a cookie whose name begins with `__Host-` only over TLS.
 pub(super) struct Cookie {
     pub(super) secure_name: &'static str,
     pub(super) plain_name: &'static str,
     pub(super) same_site: &'static str,
 }
 
-/// The cookie of a browser that has opened a question.
+/// The cookie that identifies a browser in which a visitor has opened a question.
 const BROWSER: Cookie = Cookie { secure_name: "__Host-ask", plain_name: "ask", same_site: "Strict" };
 
 impl Site {
-    /// Returns whether the sender of a request can see the questions of a task.
+    /// Checks whether the visitor who sent a request can see the questions of a task.
     pub(crate) fn admission(&self, named: &Named, parts: &Parts) -> Admission {
         if named.owner.number().is_none() {
-            // The caller of this task was not authenticated, so the page cannot compare the visitor with the caller.
+            // The caller of this task was not authenticated. So the server cannot compare the visitor with the caller.
             return Admission::Admitted;
         }
         if let Some(visitor) = self.page.sign_in.visitor(parts) {
@@ -70,16 +70,16 @@ impl Site {
         if self.is_secure() { cookie.secure_name } else { cookie.plain_name }
     }
 
-    /// Returns the value of a `Set-Cookie` header. `seconds` is the lifetime of the cookie. If it is zero, the browser
-    /// removes the cookie.
+    /// Returns a value for the `Set-Cookie` header. The browser keeps the cookie for `seconds`. If `seconds` is zero,
+    /// the browser deletes the cookie.
     pub(super) fn cookie(&self, cookie: &Cookie, value: &str, seconds: u64) -> String {
         let (name, same_site) = (self.cookie_name(cookie), cookie.same_site);
         let secure = if self.is_secure() { "; Secure" } else { "" };
         format!("{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite={same_site}{secure}")
     }
 
-    /// Returns the values of this cookie in a request. There can be a second value from another host of the same
-    /// domain.
+    /// Returns all values that a request contains for the cookie `cookie`. A request can contain several values,
+    /// because another host of the same domain can set a cookie with the same name.
     pub(super) fn cookies<'a>(
         &self,
         cookie: &Cookie,
@@ -93,7 +93,7 @@ impl Site {
         })
     }
 
-    /// Returns the value of the `Set-Cookie` header that identifies a browser.
+    /// Returns the value of the `Set-Cookie` header that stores the random text of a browser in a cookie.
     pub(crate) fn set_cookie(&self, browser: &Browser, now: u64) -> String {
         let expires = now.saturating_add(millis(self.page.life));
         let plain = [expires.to_le_bytes().as_slice(), browser.0.as_bytes()].concat();
@@ -101,7 +101,7 @@ impl Site {
         self.cookie(&BROWSER, &value, self.page.life.as_secs().max(1))
     }
 
-    /// Returns the browser that sent a request, if this browser has opened a question.
+    /// Returns the browser that sent a request. Returns `None` if no question was opened in this browser.
     pub(crate) fn browser(&self, headers: &HeaderMap, now: u64) -> Option<Browser> {
         self.cookies(&BROWSER, headers).find_map(|cookie| {
             let plain = self.seal.open_token(cookie, &self.binding("ask cookie", &[])).ok()?;

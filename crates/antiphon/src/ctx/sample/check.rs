@@ -11,15 +11,16 @@ use super::{
 use crate::error::{Result, SampleMethod};
 
 impl<'a, T> Sample<'a, GuaranteedSchema<T>> {
-    /// Sets a validation rule that the schema cannot express, for example that the chosen cell of a board is free.
+    /// Sets a validation rule that a schema cannot express for the data in the model's reply. For example, the rule can
+    /// check that the chosen cell of a board is free.
     ///
     /// If the rule rejects the data, the server asks the model again. The new request contains the model's invalid
-    /// reply and the reason for the rejection.
+    /// reply and the reason why the rule rejected the data.
     ///
     /// # Replay
     ///
     /// Each time the run resumes, the rule checks the same data again. The rule must return the same result each time.
-    /// Use only data of the tool in the rule, not external state.
+    /// So the rule must not use external state, for example a database or the current time.
     ///
     /// # Examples
     ///
@@ -45,15 +46,16 @@ impl<'a, T> Sample<'a, GuaranteedSchema<T>> {
 }
 
 impl<T, F> Sample<'_, CheckedSchema<T, F>> {
-    /// Sets how often the model is asked again after an invalid reply. Default: 2, which allows three attempts.
+    /// Sets how often the server asks the model again after an invalid reply. Default: 2, so the model has three
+    /// attempts.
     pub fn retries(mut self, retries: u32) -> Self {
         self.retries = retries;
         self
     }
 }
 
-/// The mode in which the model replies with data and your rule validates the data. After an invalid reply, the server
-/// asks the model again.
+/// The mode for a request to which the model replies with data that your own rule validates. After an invalid reply,
+/// the server asks the model again.
 pub struct CheckedSchema<T, F> {
     schema: GuaranteedSchema<T>,
     check: F,

@@ -9,8 +9,8 @@ use serde_json::Value;
 use super::{Dynamic, ParseError, PromptInput, Schema, Tools};
 use crate::exchange::AnyExchange;
 
-/// A request to a model, as plain data without type parameters. Use this type in tools that receive the request at run
-/// time.
+/// A description of a request to a model, as plain data without type parameters. Use this type in tools that receive
+/// the description of the request at run time.
 ///
 /// ```
 /// # use antiphon::sampling::SampleConfig;
@@ -29,7 +29,7 @@ pub struct SampleConfig {
     /// The prompt. Set either `prompt` or `messages`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
-    /// The conversation so far. Set either `messages` or `prompt`.
+    /// The messages of the conversation so far. Set either `messages` or `prompt`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub messages: Option<Vec<Message>>,
     /// The system prompt.
@@ -38,30 +38,31 @@ pub struct SampleConfig {
     /// The maximum length of the reply, in tokens. Default: 4096.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u32>,
-    /// The preferred models.
+    /// The models that the tool prefers for this request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_preferences: Option<ModelPreferences>,
-    /// The sampling temperature.
+    /// The sampling temperature of the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
-    /// The texts that end the reply.
+    /// The stop sequences: texts before which the model ends its reply.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stop_sequences: Vec<String>,
     /// The servers whose context the client can add to the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub include_context: Option<IncludeContext>,
-    /// The JSON Schema of the reply. Cannot be combined with `tools`.
+    /// The JSON Schema that the model's reply must match. You cannot combine `schema` with `tools`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
-    /// The tools that the model can call. Cannot be combined with `schema`.
+    /// The tools that the model can call. You cannot combine `tools` with `schema`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<ToolDefinition>>,
-    /// Whether the model must call a tool. Requires `tools`.
+    /// Whether the model must call a tool. The field `tool_choice` requires `tools`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_choice: Option<ToolChoice>,
 }
 
-/// Other implementations of this API use exactly this text.
+/// The error message for a request that contains both a schema and tools. Other implementations of this API use exactly
+/// the same text.
 const BOTH: &str = "Cannot specify both schema and tools in sample config - they are mutually exclusive";
 
 impl SampleConfig {
@@ -106,19 +107,20 @@ impl SampleConfig {
     }
 }
 
-/// A reply to a [`SampleConfig`].
+/// A model's reply to a request from a [`SampleConfig`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SampledValue {
-    /// The model's reply.
+    /// The model's complete reply.
     pub reply: Reply,
-    /// The parsed data, if the request contains a schema and the reply matches the schema.
+    /// The parsed data, if the request contains a schema and the model's reply matches this schema.
     pub parsed: Option<Value>,
-    /// The validation problems, if the request contains a schema and the reply does not match the schema.
+    /// The validation problems, if the request contains a schema and the model's reply does not match this schema.
     pub parse_error: Option<ParseError>,
     /// The tool calls that the model requested, if the request offers tools.
     pub tool_calls: Vec<ToolCall>,
-    /// The request and the reply as messages, to add to a [`History`](crate::exchange::History).
+    /// The request and the model's reply as messages. You can add these messages to a
+    /// [`History`](crate::exchange::History).
     pub exchange: AnyExchange,
 }
 

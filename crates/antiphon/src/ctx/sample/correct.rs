@@ -1,23 +1,23 @@
 //! The message that a model receives after an invalid reply.
 //!
-//! The model receives its last reply and the problems of this reply, but not the earlier replies. So the size of the
-//! request is bounded, independent of the number of retries.
+//! The message contains the model's last reply and the problems of this reply, but no earlier replies. So the size of a
+//! request does not grow with the number of retries.
 
 use antiphon_llm::{Block, Message, Request, Role};
 
 use super::is_empty;
 use crate::error::SampleMethod;
 
-/// The maximum number of problems in the message.
+/// The maximum number of problems that the message lists.
 const LINES: usize = 10;
-/// The maximum length of a problem in the message, in characters.
+/// The maximum length of one problem in the message, in characters.
 const LINE_CHARS: usize = 300;
-/// The maximum size of an invalid reply that the message quotes in full, in bytes. If the reply is larger, the message
-/// quotes only the beginning.
+/// The maximum size of an invalid reply that the message quotes completely, in bytes. The message quotes only the
+/// beginning of a larger reply.
 const REPLY_BYTES: usize = 8 * 1024;
 const BEGINNING_CHARS: usize = 500;
 
-/// Returns the messages to add to `request`: the model's invalid reply, and a description of the problems.
+/// Returns the messages to add to `request` for a retry: the model's invalid reply, and a description of its problems.
 pub(super) fn correction(
     method: SampleMethod,
     request: &Request,
@@ -33,7 +33,8 @@ pub(super) fn correction(
         let beginning: String = shown(reply).chars().take(BEGINNING_CHARS).collect();
         return vec![Message::user(format!("Your reply began with:\n{beginning}\n\n{said}"))];
     }
-    // Every tool call in the conversation needs a result. Models reject a conversation in which a call has no result.
+    // Each tool call in the conversation needs a result. Providers reject a conversation that contains a tool call
+    // without a result.
     let answers: Vec<Block> = reply.tool_calls().map(|call| Block::tool_error(call.id, &said)).collect();
     let answer = if answers.is_empty() { Message::user(said) } else { Message::user(answers) };
     vec![Message::assistant(reply.content.clone()), answer]
@@ -54,8 +55,8 @@ fn say(method: SampleMethod, request: &Request, problems: &[String]) -> String {
         text.push_str("\n- and more");
     }
     match method {
-        // The text does not contain the tool name `__schema__`, because the tool does not exist for a client without
-        // tools.
+        // The text does not contain the tool name `__schema__`. If the client does not support tools, the model did not
+        // receive a tool with this name.
         SampleMethod::SampleSchema => {
             text.push_str("\nAnswer again as the schema says: every required field, with values that fit.");
         }
@@ -73,9 +74,10 @@ fn shown(reply: &Message) -> String {
     if text.is_empty() { serde_json::to_string(&reply.content).unwrap_or_default() } else { text }
 }
 
-/// Adds the messages of a correction to a conversation.
+/// Adds the model's invalid reply and the description of its problems to a conversation.
 pub(super) fn append(messages: &mut Vec<Message>, correction: &[Message]) {
-    // The correction is appended to the last text message of the user, because some models require alternating roles.
+    // This function appends the description to the last text message of the user, because some models require
+    // alternating roles.
     if let ([Message { role: Role::User, content: added, .. }], Some(last)) =
         (correction, messages.last_mut())
         && last.role == Role::User

@@ -1,4 +1,4 @@
-//! Requests to a model.
+//! Requests that a tool sends to a model.
 
 mod check;
 mod config;
@@ -35,27 +35,27 @@ use crate::{
     url_elicitation::KEY_META,
 };
 
-/// How often `sample_tools` and `sample_schema` ask a model again after an invalid reply, by default.
+/// The default number of times that `sample_tools` and `sample_schema` ask a model again after an invalid reply.
 const RETRIES: u32 = 2;
 
 impl Ctx {
     /// Sends one request to a model and returns its reply.
     ///
     /// `prompt` is a text or a list of messages. By default, the model replies with text. [`Sample::schema`] requests
-    /// data, and [`Sample::tools`] offers tools to the model. A model does not always reply in the requested format.
-    /// [`sample_schema`](Self::sample_schema) and [`sample_tools`](Self::sample_tools) ask the model again until the
-    /// reply is valid or the retries are used up.
+    /// data, and [`Sample::tools`] offers tools to the model. A model does not always reply in the requested format. If
+    /// you need a valid reply, use [`sample_schema`](Self::sample_schema) or [`sample_tools`](Self::sample_tools),
+    /// which ask the model again after an invalid reply.
     ///
-    /// The operator selects the model with [`ServerBuilder::with_sampling`]: the client's model, or the model of a
-    /// provider. By default, the provider is used if the client has no model. The tool's code is the same in both
-    /// cases.
+    /// With [`ServerBuilder::with_sampling`], the operator selects whether the server uses the client's model or the
+    /// model of a provider. By default, the server uses the provider's model only if the client has no model. The code
+    /// of the tool is the same for both models.
     ///
     /// [`ServerBuilder::with_sampling`]: crate::ServerBuilder::with_sampling
     ///
     /// # Errors
     ///
-    /// Returns an error if no model is available, or if the model or the client rejects the request. If the reply does
-    /// not have the requested format, this method returns no error.
+    /// Returns an error if no model is available, or if the model or the client rejects the request. If the model
+    /// replies in a different format than requested, this method returns no error.
     ///
     /// # Examples
     ///
@@ -90,17 +90,17 @@ impl Ctx {
         Sample::new(self, "sample", prompt.into(), Plain)
     }
 
-    /// Asks a model for a value of type `T`. If the reply is not a valid `T`, the model is asked again.
+    /// Asks a model for a value of type `T`. If the reply is not a valid `T`, the server asks the model again.
     ///
     /// On a retry, the model receives its invalid reply and a list of the problems. By default, the server asks the
-    /// model again at most twice. You can change this number with [`retries`](Sample::retries). The returned exchange
-    /// does not contain failed attempts. With [`check`](Sample::check), you can add rules that a schema cannot
+    /// model again at most twice. To change the number of retries, use [`retries`](Sample::retries). The returned
+    /// exchange does not contain invalid replies. With [`check`](Sample::check), you can add rules that a schema cannot
     /// express.
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`sample`](Self::sample). Returns [`SampleValidationError`] if none of the replies was a
-    /// valid `T`.
+    /// Returns the errors of [`sample`](Self::sample). Returns [`SampleValidationError`] if no reply, including the
+    /// replies to retries, was a valid `T`.
     ///
     /// # Examples
     ///
@@ -124,8 +124,8 @@ impl Ctx {
         Sample::new(self, "sample_schema", prompt.into(), GuaranteedSchema(Schema::of()))
     }
 
-    /// Asks a model for data that matches `schema`, and asks again if the reply is invalid. Use this method if your
-    /// tool creates the schema at run time. See [`sample_schema`](Self::sample_schema).
+    /// Asks a model for data that matches `schema`. If the reply is invalid, the server asks the model again. Use this
+    /// method if your tool creates the schema at run time. See [`sample_schema`](Self::sample_schema).
     ///
     /// # Errors
     ///
@@ -139,19 +139,19 @@ impl Ctx {
         Sample::new(self, "sample_schema", prompt.into(), GuaranteedSchema(Schema::raw(schema)))
     }
 
-    /// Asks a model to call at least one of `tools`. If the model calls no tool, the model is asked again.
+    /// Asks a model to call at least one of `tools`. If the model calls no tool, the server asks the model again.
     ///
-    /// This method does not execute the tools. [`SampledTools::calls`] contains the calls that the model requested,
-    /// and your code decides how to handle these calls. If the model calls a tool that is not in `tools`, or passes
-    /// invalid arguments, the server asks the model again.
+    /// The method `sample_tools` does not execute the tools. [`SampledTools::calls`] contains the calls that the model
+    /// requested, and your code decides how to handle these calls. If the model calls a tool that is not in `tools`, or
+    /// passes invalid arguments, the server asks the model again.
     ///
-    /// If a model must choose between actions, offer a tool for each action instead of an enum in a schema. Models are
-    /// trained to choose between tools, and each tool can have different arguments.
+    /// If a model must choose between actions, offer one tool for each action. Do not put the actions into an enum in a
+    /// schema. Models are trained to choose between tools, and each tool can have different arguments.
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`sample`](Self::sample). Returns [`SampleValidationError`] if no reply contained valid
-    /// calls.
+    /// Returns the errors of [`sample`](Self::sample). Returns [`SampleValidationError`] if no reply, including the
+    /// replies to retries, contained valid tool calls.
     ///
     /// # Examples
     ///
@@ -177,19 +177,19 @@ impl Ctx {
         Sample::new(self, "sample_tools", prompt.into(), mode)
     }
 
-    /// Sends the request in `config` to a model. Use this method if your tool receives the request at run time.
+    /// Sends the request that `config` describes to a model. Use this method if your tool receives the description of
+    /// the request at run time.
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`sample`](Self::sample). Returns an error if the fields of `config` contradict each
-    /// other.
+    /// Returns the errors of [`sample`](Self::sample). Returns an error if two fields of `config` cannot be combined.
     pub fn sample_value(&self, config: SampleConfig) -> Sample<'_, Dynamic> {
         let (prompted, mode) = config.into_parts();
         Sample::new(self, "sample", prompted, mode)
     }
 }
 
-/// The prompt of a request to a model: a text or a list of messages.
+/// The prompt of a request to a model. A prompt is a text or a list of messages.
 #[derive(Clone, Debug)]
 pub struct PromptInput(Result<Request, String>);
 
@@ -241,11 +241,11 @@ impl From<&History> for PromptInput {
     }
 }
 
-/// A request to a model. `.await` sends the request.
+/// A request to a model. To send the request, `.await` this value.
 ///
 /// # Cancel safety
 ///
-/// Dropping the future withdraws the request.
+/// If you drop the future, the server withdraws the request.
 #[must_use = "a model is asked when the request is awaited"]
 pub struct Sample<'a, M = Plain> {
     ask: Ask<'a>,
@@ -286,7 +286,7 @@ impl<'a, M> Sample<'a, M> {
         self
     }
 
-    /// Sets the conversation that the model receives before the prompt. Default: none.
+    /// Sets the earlier conversation that the model receives before the prompt. Default: none.
     pub fn history(mut self, history: &History) -> Self {
         self.before = history.messages().to_vec();
         self
@@ -307,23 +307,23 @@ impl<'a, M> Sample<'a, M> {
         self.set(|request| request.temperature = Some(temperature))
     }
 
-    /// Sets the stop sequences. The model stops before it writes one of these texts. Default: none.
+    /// Sets the stop sequences. The model ends its reply before it writes a stop sequence. Default: none.
     pub fn stop_sequences(self, sequences: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.set(|request| request.stop_sequences = sequences.into_iter().map(Into::into).collect())
     }
 
-    /// Sets the preferred models for this request. Default: no preference.
+    /// Sets the models that the tool prefers for this request. Default: no preference.
     pub fn model_preferences(self, preferences: ModelPreferences) -> Self {
         self.set(|request| request.model_preferences = Some(preferences))
     }
 
-    /// Sets which servers' context the client can add to the request. The client needs the capability
-    /// `sampling.context`, unless `context` is [`IncludeContext::None`]. Default: not set.
+    /// Sets the servers whose context the client can add to the request. Unless `context` is [`IncludeContext::None`],
+    /// the client needs the capability `sampling.context`. Default: not set.
     pub fn include_context(self, context: IncludeContext) -> Self {
         self.set(|request| request.include_context = Some(context))
     }
 
-    /// Replaces the mode of the request.
+    /// Changes the mode of this request with the function `map`.
     fn map_mode<N>(self, map: impl FnOnce(M) -> N) -> Sample<'a, N> {
         let Self { ask, request, before, mode, retries, attempt, asked, correction } = self;
         Sample { ask, request, before, mode: map(mode), retries, attempt, asked, correction }
@@ -331,8 +331,8 @@ impl<'a, M> Sample<'a, M> {
 }
 
 impl<'a> Sample<'a> {
-    /// Requests a reply with data of type `T`. The result contains the parsed `T`, or the problems of an invalid
-    /// reply.
+    /// Requests a reply that contains data of type `T`. The result contains the parsed `T`, or the problems that make
+    /// the reply invalid.
     pub fn schema<T>(self) -> Sample<'a, Schema<T>>
     where
         T: DeserializeOwned + JsonSchema + 'static,
@@ -347,7 +347,7 @@ impl<'a> Sample<'a> {
 }
 
 impl Sample<'_, Tools> {
-    /// Sets whether the model must call a tool. Default: the model decides whether to call a tool.
+    /// Sets whether the model must call a tool. By default, the model decides whether to call a tool.
     pub fn tool_choice(mut self, choice: ToolChoice) -> Self {
         self.mode.choice = Some(choice);
         self
@@ -355,14 +355,15 @@ impl Sample<'_, Tools> {
 }
 
 impl Sample<'_, GuaranteedTools> {
-    /// Sets the tool choice that is sent to the model. Default: [`ToolChoice::Required`]. With [`ToolChoice::Auto`],
-    /// the model can reply without a call. The server then asks the model again.
+    /// Sets whether the model must call a tool. Default: [`ToolChoice::Required`]. With [`ToolChoice::Auto`], the model
+    /// can reply without a tool call, and the server then asks the model again.
     pub fn tool_choice(mut self, choice: ToolChoice) -> Self {
         self.mode.0.choice = Some(choice);
         self
     }
 
-    /// Sets how often the model is asked again after an invalid reply. Default: 2, which allows three attempts.
+    /// Sets how often the server asks the model again after an invalid reply. Default: 2, so the model has three
+    /// attempts.
     pub fn retries(mut self, retries: u32) -> Self {
         self.retries = retries;
         self
@@ -370,7 +371,8 @@ impl Sample<'_, GuaranteedTools> {
 }
 
 impl<T> Sample<'_, GuaranteedSchema<T>> {
-    /// Sets how often the model is asked again after an invalid reply. Default: 2, which allows three attempts.
+    /// Sets how often the server asks the model again after an invalid reply. Default: 2, so the model has three
+    /// attempts.
     pub fn retries(mut self, retries: u32) -> Self {
         self.retries = retries;
         self
@@ -378,7 +380,7 @@ impl<T> Sample<'_, GuaranteedSchema<T>> {
 }
 
 impl<M: Mode> Sample<'_, M> {
-    /// Builds the request. This method is called only once.
+    /// Builds the request from the options that the tool has set. This method is called only once.
     fn prepare(&mut self) -> Result<Asked> {
         let mut request = self.request.clone().map_err(Error::misuse)?;
         self.mode.prepare(&mut request)?;
@@ -421,8 +423,8 @@ impl<M: Mode> Future for Sample<'_, M> {
                 |key| keyed(&request(), key),
             ))?;
             let mut reply = Reply::deserialize(answer)?;
-            // Only a user message can contain tool results. Tool results in a model's reply would make the history
-            // invalid.
+            // Only a message of the user can contain tool results. A history with tool results in a model's reply would
+            // be invalid.
             reply.content.retain(|block| !matches!(block, Block::ToolResult(_)));
             let id = this.ask.id("call");
             match this.mode.read(asked, reply, &id) {
@@ -443,7 +445,7 @@ impl<M: Mode> Future for Sample<'_, M> {
     }
 }
 
-/// No field of a `Sample` is pinned.
+/// A `Sample` is `Unpin`, because it pins none of its fields.
 impl<M> Unpin for Sample<'_, M> {}
 
 impl<M> fmt::Debug for Sample<'_, M> {
@@ -465,7 +467,7 @@ fn keyed(request: &Request, key: &Key) -> Value {
     request
 }
 
-/// Returns whether a message is empty. Some providers reject empty messages.
+/// Returns `true` if a message is empty. Some providers reject empty messages.
 fn is_empty(message: &Message) -> bool {
     message.content.iter().all(|block| block.as_text().is_some_and(|text| text.trim().is_empty()))
         && !message.content.iter().any(|block| !matches!(block, Block::Text(_)))

@@ -1,4 +1,4 @@
-//! The modes of a request to a model, and the parsing of replies.
+//! The modes of a request to a model (text, data or tool calls), and the parsing of the model's replies.
 
 use std::{
     any::TypeId,
@@ -25,45 +25,46 @@ use crate::{
     schema::Validator,
 };
 
-/// A request to a model, without the messages that are added for retries.
+/// A request to a model, as sent in the first attempt. The request does not contain the messages that retries add.
 #[derive(Debug)]
 pub struct Asked {
     pub(super) request: Request,
-    /// The last message of the user, to which the model replies.
+    /// The last message of the user. The model replies to this message.
     pub(super) question: Message,
 }
 
-/// The result of parsing a model's reply.
+/// The result of parsing a model's reply in one of the modes.
 #[derive(Debug)]
 pub enum Read<O> {
-    /// The reply is valid.
+    /// The model's reply is valid. The value is the parsed reply.
     Done(O),
-    /// The reply is invalid, and the model can be asked again.
+    /// The model's reply is invalid. The server can ask the model again.
     Wrong(Box<Wrong>),
 }
 
-/// An invalid reply and its problems.
+/// An invalid reply of a model, and the problems that make the reply invalid.
 #[derive(Debug)]
 pub struct Wrong {
     pub(super) method: SampleMethod,
-    /// The reply as received.
+    /// The invalid reply, as the server received it from the model or the client.
     pub(super) reply: Reply,
-    /// The reply in the form in which the model receives it on a retry.
+    /// The invalid reply, as the server sends it back to the model in a retry.
     pub(super) shown: Message,
     pub(super) problems: Vec<String>,
 }
 
-/// The format of the reply that a request asks for: text, data or tool calls. [`Ctx`](crate::Ctx) has methods for each
-/// format. You cannot implement this trait.
+/// The mode of a request, which determines whether the model replies with text, data or tool calls. [`Ctx`](crate::Ctx)
+/// has methods for each mode. You cannot implement the trait `Mode`.
 pub trait Mode: sealed::Sealed {
-    /// The type of the result when you `.await` the request.
+    /// The type of the value that you receive when you `.await` the request.
     type Output;
 
-    /// Adds the fields that this mode needs to `request`, for example the schema or the tools.
+    /// Adds the fields that this mode needs to `request`. For example, the data mode adds a schema, and the tool mode
+    /// adds tools.
     #[doc(hidden)]
     fn prepare(&mut self, request: &mut Request) -> Result<()>;
 
-    /// Parses a reply from the model. If a tool call in the reply has no ID, the call gets the ID `id`.
+    /// Parses a reply from the model. If the reply contains a tool call without an ID, the tool call gets the ID `id`.
     #[doc(hidden)]
     fn read(&mut self, asked: &Asked, reply: Reply, id: &str) -> Read<Self::Output>;
 }
@@ -79,7 +80,7 @@ pub(super) mod sealed {
     impl Sealed for super::Dynamic {}
 }
 
-/// The mode in which the model replies with text.
+/// The mode for a request to which the model replies with text.
 #[derive(Clone, Copy, Debug)]
 pub struct Plain;
 
@@ -96,7 +97,8 @@ impl Mode for Plain {
     }
 }
 
-/// The mode in which the model replies with data, without retries.
+/// The mode for a request to which the model replies with data. In this mode, the server does not ask again after an
+/// invalid reply.
 #[derive(Debug)]
 pub struct Schema<T> {
     compiled: Result<Arc<Compiled>, String>,
@@ -118,7 +120,7 @@ impl Compiled {
 }
 
 impl<T: JsonSchema + 'static> Schema<T> {
-    /// Returns the mode for `T`. The schema of each type is compiled only once.
+    /// Returns the mode for data of type `T`. The server compiles the schema of each Rust type only once.
     pub(super) fn of() -> Self {
         type Known = RwLock<HashMap<TypeId, Result<Arc<Compiled>, String>>>;
         static KNOWN: OnceLock<Known> = OnceLock::new();
@@ -144,10 +146,11 @@ impl Schema<Value> {
     }
 }
 
-/// The parsed data, or the problems of an invalid reply.
+/// The data that the server parsed from a reply, or the problems of an invalid reply.
 struct Checked<T> {
     result: Result<(T, T), Vec<String>>,
-    /// The reply as a message with a `tool_use` block, if the reply contains data.
+    /// The model's reply as a message. If the reply contains data, the message contains this data in a `tool_use`
+    /// block.
     response: Message,
 }
 
@@ -158,8 +161,8 @@ impl<T: DeserializeOwned> Schema<T> {
             .map_err(|problem| Error::misuse(format!("the schema cannot be used: {problem}")))
     }
 
-    /// Checks the reply. This method deserializes `T` twice: for the result and for the exchange. So `T` does not have
-    /// to be `Clone`.
+    /// Checks whether a reply contains valid data. `check` deserializes `T` twice, once for the result and once for the
+    /// exchange. So `T` does not have to be `Clone`.
     fn check(&self, reply: &Reply, id: &str) -> Checked<T> {
         let as_it_is = Message::assistant(reply.content.clone());
         let Ok(compiled) = &self.compiled else {
@@ -173,7 +176,7 @@ impl<T: DeserializeOwned> Schema<T> {
             }
         };
         let called = reply.content.iter().any(|block| block.as_tool_use().is_some());
-        // If a text block contains the data, the exchange contains the equivalent tool call instead.
+        // If the model wrote the data as text, the exchange contains an equivalent tool call instead of this text.
         let response_of = |candidate: &Value| match candidate {
             Value::Object(_) if !called => {
                 Message::assistant(Block::tool_use(id, SCHEMA_TOOL, candidate.clone()))
@@ -199,8 +202,8 @@ impl<T: DeserializeOwned> Schema<T> {
     }
 }
 
-/// Returns the problem of a reply that was cut off, or `None` if the reply is complete. The server never repairs such
-/// a reply, because the missing part could reverse the meaning.
+/// Returns a problem if the model's reply was cut off, or `None` if the reply is complete. The server does not try to
+/// repair a reply that was cut off, because the missing end could reverse the meaning of the reply.
 fn cut_off(reply: &Reply) -> Option<String> {
     reply.is_cut_off().then(|| "the reply was cut off before it ended; say less, or allow more tokens".into())
 }
@@ -231,7 +234,8 @@ impl<T: DeserializeOwned> Mode for Schema<T> {
     }
 }
 
-/// Returns the text of the model's reply. If the reply has no text, returns the input of the tool calls.
+/// Returns the text of the model's reply. If the reply contains no text, returns the inputs of the tool calls in the
+/// reply.
 fn raw_text(reply: &Reply) -> String {
     let text = reply.text();
     if !text.is_empty() {
@@ -246,7 +250,8 @@ fn raw_text(reply: &Reply) -> String {
     inputs.join("\n")
 }
 
-/// The mode in which the model replies with data. After an invalid reply, the server asks the model again.
+/// The mode for a request to which the model replies with data. After an invalid reply, the server asks the model
+/// again.
 #[derive(Debug)]
 pub struct GuaranteedSchema<T>(pub(super) Schema<T>);
 
@@ -272,12 +277,14 @@ impl<T: DeserializeOwned> Mode for GuaranteedSchema<T> {
     }
 }
 
-/// The mode in which the model can call tools, without retries.
+/// The mode for a request with tools, which the model can call. In this mode, the server does not ask again after an
+/// invalid reply.
 #[derive(Debug)]
 pub struct Tools {
     offered: Vec<ToolDefinition>,
     pub(super) choice: Option<ToolChoice>,
-    /// The validators of the arguments, in the order of `offered`. `prepare` creates these validators.
+    /// The validators for the arguments of the tools, in the order of `offered`. The method `prepare` creates these
+    /// validators.
     validators: Vec<Validator>,
 }
 
@@ -286,8 +293,9 @@ impl Tools {
         Self { offered: tools.into_iter().collect(), choice, validators: Vec::new() }
     }
 
-    /// Converts tool calls that the model wrote as text into `tool_use` blocks. If the reply contains tool calls and is
-    /// complete, also sets the stop reason to `toolUse`. A reply without tool calls does not change.
+    /// Converts tool calls that the model wrote as text into `tool_use` blocks. If a complete reply contains tool
+    /// calls, this method also sets its stop reason to `toolUse`. This method does not change a reply without tool
+    /// calls.
     fn called(asked: &Asked, reply: Reply, id: &str) -> Called {
         let mut reply = plain::with_calls(&asked.request, reply, id);
         let calls = reply.tool_calls();
@@ -299,7 +307,7 @@ impl Tools {
     }
 }
 
-/// The parsed reply to a request that offers tools.
+/// The parsed reply of a model to which the request offered tools.
 struct Called {
     reply: Reply,
     calls: Vec<ToolCall>,
@@ -351,7 +359,7 @@ impl Mode for Tools {
     }
 }
 
-/// The mode in which the model must call a tool. After an invalid reply, the server asks the model again.
+/// The mode for a request in which the model must call a tool. After an invalid reply, the server asks the model again.
 #[derive(Debug)]
 pub struct GuaranteedTools(pub(super) Tools);
 
@@ -412,16 +420,17 @@ impl GuaranteedTools {
     }
 }
 
-/// The mode for a [`SampleConfig`](super::SampleConfig), which selects text, data or tool calls at run time.
+/// The mode for a request from a [`SampleConfig`](super::SampleConfig). The configuration selects text, data or tool
+/// calls at run time.
 #[derive(Debug)]
 pub enum Dynamic {
-    /// The model replies with text.
+    /// The request asks the model for text.
     #[doc(hidden)]
     Plain,
-    /// The model replies with data.
+    /// The request asks the model for data that matches a schema.
     #[doc(hidden)]
     Schema(Schema<Value>),
-    /// The model can call tools.
+    /// The request offers tools to the model.
     #[doc(hidden)]
     Tools(Tools),
 }

@@ -1,4 +1,4 @@
-//! Calls that create tasks, and the task support in the list of tools.
+//! Tool calls that create tasks, and the fields in the list of tools that state which tools support tasks.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::{
     tool::TaskPolicy,
 };
 
-/// The parameters of a `tools/call` with a `task`.
+/// The parameters of a `tools/call` request with a `task` field.
 #[derive(Debug, Deserialize)]
 pub(super) struct Call {
     name: String,
@@ -29,16 +29,16 @@ pub(super) struct Call {
     task: Option<Wish>,
 }
 
-/// The task options of a call.
+/// The values in the `task` field of a `tools/call` request.
 #[derive(Debug, Default, Deserialize)]
 struct Wish {
-    /// The requested TTL, in milliseconds.
+    /// The time to live that the client requests for the task, in milliseconds.
     #[serde(default)]
     ttl: Option<u64>,
 }
 
 impl Handler {
-    /// Handles `tools/call` with a `task`. Returns the created task.
+    /// Handles a `tools/call` request with a `task` field, and returns the created task.
     pub(super) async fn call_as_task(
         &self,
         tasks: &Arc<Tasks>,
@@ -49,7 +49,7 @@ impl Handler {
         let registry = self.service.registry();
         let Some(tool) = self.permit_call(&registry, &name, &context, |_| false).await? else {
             return Err(match &self.service.inner {
-                // A wrapped SDK handler has not declared that its tools support tasks.
+                // A wrapped SDK handler does not declare that its tools support tasks.
                 Some(_) => {
                     method_not_found(format!("there is no tool `{name}` that can be called as a task"))
                 }
@@ -63,8 +63,8 @@ impl Handler {
         let peer = context.peer.clone();
         let client = self.client(context);
         count(&self.service, tool, &arguments, &client).await?;
-        // A call that is rejected here does not create a task. So the error must be returned now, because it cannot be
-        // part of a task result.
+        // If this check rejects the call, the server does not create a task. So the server returns the error now,
+        // because no task result can contain the error.
         tool.arguments
             .check(&arguments, self.service.runtime.limits.argument_depth)
             .map_err(|error| to_error_data(&error))?;
@@ -74,7 +74,8 @@ impl Handler {
         Ok(json!({"task": flat(&view)}))
     }
 
-    /// Handles `tools/call` with a `task` on a server without tasks. The `task` is ignored.
+    /// Handles a `tools/call` request with a `task` field on a server without tasks. The server ignores the `task`
+    /// field.
     pub(super) async fn call_at_once(
         &self,
         call: Call,
@@ -86,7 +87,7 @@ impl Handler {
         to_json(ServerResult::from(response))
     }
 
-    /// Handles `tools/list`. Adds the task support to each tool of the registry.
+    /// Handles `tools/list`. The returned list states for each tool of the registry whether this tool supports tasks.
     pub(super) async fn tools_with_execution(
         &self,
         page: PaginatedRequestParams,
@@ -96,7 +97,8 @@ impl Handler {
         self.with_execution(listed)
     }
 
-    /// Adds the task support to each tool in a list that belongs to the registry.
+    /// Adds the field `execution` to each tool of the registry. The field `execution` states whether the tool supports
+    /// tasks.
     pub(in crate::mcp) fn with_execution(&self, listed: ListToolsResult) -> Result<Value, ErrorData> {
         let registry = self.service.registry();
         let policies: Vec<_> = listed.tools.iter().map(|tool| self.policy(&registry, tool)).collect();
@@ -107,7 +109,7 @@ impl Handler {
                 let support = match policy {
                     TaskPolicy::Never => "forbidden",
                     TaskPolicy::WhenLong => "optional",
-                    // If a client does not follow tasks, the model can read the result with `task_result`.
+                    // If a client does not support tasks, its model can read the result with the tool `task_result`.
                     TaskPolicy::Always if self.service.asking.is_some() => "optional",
                     TaskPolicy::Always => "required",
                 };
@@ -117,9 +119,9 @@ impl Handler {
         Ok(listed)
     }
 
-    /// Returns the task policy of a listed tool if the tool belongs to the registry. A hidden tool of the registry and
-    /// a tool of the inner handler can have the same name. To distinguish them, this method compares the addresses of
-    /// their schemas.
+    /// Returns the task policy of a listed tool. Returns `None` if the tool does not belong to the registry. A hidden
+    /// tool of the registry and a tool of the inner handler can have the same name. To distinguish these two tools,
+    /// this method compares the addresses of their schemas.
     fn policy(&self, registry: &Registry, listed: &Tool) -> Option<TaskPolicy> {
         let own = registry.tool(&listed.name)?;
         let is_own = || Arc::ptr_eq(&own.definition.input_schema, &listed.input_schema);
@@ -127,7 +129,7 @@ impl Handler {
     }
 }
 
-/// Returns the error for a call without a `task`, if the tool requires a task.
+/// Returns the error for a call without a `task` field if the tool requires a task.
 pub(in crate::mcp) fn required(name: &str) -> ErrorData {
     method_not_found(format!("the tool `{name}` requires task augmentation: call it with a `task`"))
 }

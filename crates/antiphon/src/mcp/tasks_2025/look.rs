@@ -1,4 +1,4 @@
-//! `tasks/get`, `tasks/cancel` and `tasks/list`.
+//! Handles `tasks/get`, `tasks/cancel` and `tasks/list`.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::{
 };
 
 impl Handler {
-    /// Handles `tasks/get`.
+    /// Handles `tasks/get`, which reads a task.
     pub(super) async fn show_task(
         &self,
         tasks: &Arc<Tasks>,
@@ -38,7 +38,7 @@ impl Handler {
         Ok(shown)
     }
 
-    /// Handles `tasks/cancel`. Unlike on MCP 2026-07-28, a task that has ended cannot be cancelled.
+    /// Handles `tasks/cancel`. Unlike on MCP 2026-07-28, the server returns an error if the task has already ended.
     pub(super) async fn end_task(
         &self,
         tasks: &Arc<Tasks>,
@@ -61,7 +61,8 @@ impl Handler {
         }
     }
 
-    /// Handles `tasks/list`. The cursor contains a position in the store, so it is encrypted for the caller.
+    /// Handles `tasks/list`. The cursor contains a position in the store. So the server encrypts the cursor, and only
+    /// this caller can use the cursor.
     pub(super) async fn list_tasks(
         &self,
         tasks: &Arc<Tasks>,

@@ -1,12 +1,13 @@
-//! Tasks in the 2025-11-25 revision.
+//! Tasks in the protocol revision 2025-11-25.
 //!
 //! The SDK supports only the tasks of MCP 2026-07-28. So a layer below the SDK renames the requests of MCP 2025-11-25.
-//! `antiphon/tasks/get` is `tasks/get`, and `antiphon/tasks/call` is a `tools/call` with a `task`.
-//! `antiphon/tools/list` is `tools/list`. Its result contains the `execution` of each tool. A client can also send
-//! these names directly, and receives the same result. On MCP 2026-07-28, these methods are unknown.
+//! The layer renames `tasks/get` to `antiphon/tasks/get`, and renames a `tools/call` with a `task` field to
+//! `antiphon/tasks/call`. The layer renames `tools/list` to `antiphon/tools/list`, so that the result can contain the
+//! field `execution` of each tool. If clients themselves use one of these names, they receive the same result. On MCP
+//! 2026-07-28, methods whose name begins with `antiphon/` are unknown.
 //!
-//! - `call`: calls that create tasks, and the task support in the list of tools.
-//! - `look`: `tasks/get`, `tasks/cancel` and `tasks/list`.
+//! - `call`: handles calls that create tasks, and adds to the list of tools which tools support tasks.
+//! - `look`: handles `tasks/get`, `tasks/cancel` and `tasks/list`.
 //! - `result`: waits for the end of a task, and sends the task's questions during the wait. `task/asking.rs` ensures
 //!   that a question is not sent twice.
 //! - `status`: notifies sessions of status changes of their tasks.
@@ -29,14 +30,14 @@ pub(super) use call::required;
 use super::{Handler, admit::pass, handler::unknown_method};
 use crate::{mcp::Service, task::Tasks};
 
-/// The temporary name of the task capability. The SDK does not support the final name. So the layer below the SDK
-/// moves the capability to the final name.
+/// The temporary name of the task capability. The SDK does not support the final name of this capability. So the layer
+/// below the SDK replaces the temporary name with the final name.
 const CAPABILITY: &str = "antiphon/tasks";
 
 /// The `_meta` key under which a message contains the ID of its task.
 const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 
-/// The methods of 2025-11-25 that the SDK does not support.
+/// The methods of MCP 2025-11-25 that the SDK does not support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Method {
     Tools,
@@ -60,7 +61,8 @@ impl Method {
         })
     }
 
-    /// Returns the name of the method in 2025-11-25, if the method is for existing tasks.
+    /// Returns the name of the method in MCP 2025-11-25. Returns `None` if the method does not concern an existing
+    /// task.
     fn of_tasks(self) -> Option<&'static str> {
         match self {
             Self::Tools | Self::Call => None,
@@ -72,7 +74,7 @@ impl Method {
     }
 }
 
-/// The parameters of a request about one task.
+/// The parameters of a request that concerns one task.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct OfTask {
@@ -80,14 +82,15 @@ struct OfTask {
 }
 
 impl Handler {
-    /// Handles a 2025-11-25 request.
+    /// Handles an MCP 2025-11-25 request that the SDK does not support.
     pub(super) async fn legacy(
         &self,
         method: Method,
         request: CustomRequest,
         context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
-        // The methods that list and call tools check the permission and count the request themselves.
+        // The methods that list and call tools check the permission themselves. These methods also count the request
+        // themselves.
         if let Some(name) = method.of_tasks() {
             self.permit(name, None, &context.extensions)?;
             pass(&self.service, &context.extensions)?;
@@ -104,8 +107,8 @@ impl Handler {
         answer.map(CustomResult)
     }
 
-    /// Handles a request on a server without tasks. If the request is a call, its `task` is ignored. A wrapped SDK
-    /// handler can have its own tasks.
+    /// Handles a request on a server without tasks. If the request is a call, the server ignores the `task` field. If
+    /// the server wraps an SDK handler that has its own tasks, the SDK handler handles the request.
     async fn without_tasks(
         &self,
         method: Method,
@@ -125,10 +128,10 @@ impl Handler {
     }
 }
 
-/// Declares the task operations that this client can use.
+/// Declares the task requests that this client can send.
 pub(super) fn declare(service: &Service, extensions: &Extensions, result: &mut InitializeResult) {
     let Some(tasks) = &service.tasks else { return };
-    // Revisions before 2025-11-25 have no tasks.
+    // Protocol revisions before 2025-11-25 do not define tasks.
     if result.protocol_version.as_str() < crate::protocol::revision::SESSION {
         return;
     }
@@ -141,11 +144,11 @@ pub(super) fn declare(service: &Service, extensions: &Extensions, result: &mut I
     result.capabilities.experimental.get_or_insert_default().insert(CAPABILITY.to_owned(), declared);
 }
 
-/// Returns whether the caller can list tasks. This is the case if the caller is authenticated, or if no other caller
-/// shares the connection and the tasks.
+/// Returns `true` if the caller can list tasks. A caller can list tasks if the server authenticates the caller. A
+/// caller can also list tasks if no other caller uses the same connection or the same tasks.
 ///
-/// Unauthenticated callers over HTTP, or with a shared backend, have the same owner. So they would see each other's
-/// tasks.
+/// Unauthenticated callers over HTTP have the same owner, and so do unauthenticated callers of several replicas that
+/// share a backend. So unauthenticated callers would see each other's tasks.
 fn may_list(service: &Service, tasks: &Tasks, extensions: &Extensions) -> bool {
     let alone = !is_over_http(extensions) && service.runtime.backend.is_none();
     tasks.config.anonymous_list || alone || service.principal(extensions).is_some()
@@ -167,7 +170,7 @@ fn method_not_found(message: String) -> ErrorData {
     ErrorData::new(ErrorCode::METHOD_NOT_FOUND, message, None)
 }
 
-/// Converts a result into its 2025-11-25 form.
+/// Converts a result into the JSON format of MCP 2025-11-25.
 fn to_json(mut result: rmcp::model::ServerResult) -> Result<Value, ErrorData> {
     result.strip_result_type_for_legacy_peer();
     serde_json::to_value(result).map_err(|error| ErrorData::internal_error(error.to_string(), None))

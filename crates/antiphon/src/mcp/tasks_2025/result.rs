@@ -1,4 +1,5 @@
-//! `tasks/result`: waits for the end of a task, and sends the task's questions to the client during the wait.
+//! Handles `tasks/result`. The request waits for the end of a task. During the wait, the server sends the task's
+//! questions to the client.
 
 use std::{collections::BTreeMap, future::Future, pin::Pin, sync::Arc, task::Poll, time::Duration};
 
@@ -22,16 +23,18 @@ use crate::{
     task::{Ended, Owner, TaskView, Tasks},
 };
 
-/// The time limit for a ping response. The server sends this ping if another request could send the same questions.
+/// How long the server waits for the response to a ping. The server pings the client of a request if another request
+/// could send the same questions.
 const PRESENCE: Duration = Duration::from_secs(5);
 
 impl Handler {
-    /// Waits for the end of a task. Returns the result that a call without a task would have returned.
+    /// Waits for the end of a task. Returns the same result as a call without a task.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future withdraws the questions that it sent. The next `tasks/result` request that waits for the
-    /// same task sends the questions again. Answers that arrived before are stored.
+    /// If the future is dropped, the server withdraws the questions that this future has sent. The next `tasks/result`
+    /// request for the same task sends these questions again. The task keeps the answers that arrived before the future
+    /// was dropped.
     pub(super) async fn task_result(
         &self,
         tasks: &Arc<Tasks>,
@@ -45,8 +48,8 @@ impl Handler {
         let peer = context.peer.clone();
         let client = self.client(context);
         self.follow(tasks, &view, &client, peer);
-        // This request counts as a request that waits for users. If the task has already ended, the request is
-        // answered even if the limit is reached.
+        // This request counts as a request that waits for users. If the task has already ended, the server answers the
+        // request even if the limit on waiting requests is reached.
         let waits = self.service.runtime.limiter.await_people(&self.service.runtime.limits);
         if let Err(refused) = &waits
             && !view.status.is_final()
@@ -57,14 +60,14 @@ impl Handler {
         let wanted = Arc::new(Notify::new());
         let mut questions =
             Questions { access, client: &client, wanted: Arc::clone(&wanted), out: Vec::new() };
-        // There is only one future for all iterations, so that other events do not restart the ping.
+        // All iterations of the loop use the same future, so that other events do not restart the ping.
         let mut deserted = std::pin::pin!(deserted(&client, &wanted));
         while !view.status.is_final() {
-            // The registration happens before the read, so that a question that is released after the read is not
-            // missed.
+            // The registration happens before the read of the task. So this request does not miss a question that
+            // another request releases after the read.
             let released = tasks.asking.released();
             if questions.claim(&view) {
-                // Another request may have stored the answer after `view` was read.
+                // Another request can have stored the answer after this request read `view`.
                 view = access.get(&owner, &request.task_id).await?;
                 if view.status.is_final() {
                     break;
@@ -80,8 +83,8 @@ impl Handler {
                 changed = tasks.changed(&owner, &request.task_id, view.version) => {
                     view = changed.map_err(|error| to_error_data(&error))?.ok_or_else(tasks_2026::unknown)?;
                 }
-                // Over HTTP, the server cannot detect that a client has disconnected. The client may have reconnected
-                // in another session.
+                // Over HTTP, the server cannot detect that a client has disconnected. The client can also have
+                // reconnected in another session.
                 () = &mut deserted => {
                     return Err(ErrorData::internal_error("the client did not answer a ping", None));
                 }
@@ -93,13 +96,13 @@ impl Handler {
     }
 }
 
-/// Access to tasks. Errors are converted into MCP errors.
+/// Reads and changes tasks. This type converts errors into MCP errors.
 #[derive(Clone, Copy)]
 struct TaskAccess<'a> {
     tasks: &'a Arc<Tasks>,
 }
 
-/// Converts the end of a task into the response of the call.
+/// Converts the result of a task that has ended into the response of the `tasks/result` request.
 fn finished(view: TaskView) -> Result<Value, ErrorData> {
     match view.ended {
         Some(Ended::Output(output)) => {
@@ -109,7 +112,7 @@ fn finished(view: TaskView) -> Result<Value, ErrorData> {
             Ok(result)
         }
         Some(Ended::Error { code, message, data }) => Err(ErrorData::new(ErrorCode(code), message, data)),
-        // The response is the same as for a cancelled call. MCP has no error code for a cancellation.
+        // MCP has no error code for a cancelled task. So the response is the same as for a cancelled call.
         Some(Ended::Cancelled) | None => Err(ErrorData::internal_error("the task was cancelled", None)),
     }
 }
@@ -121,7 +124,8 @@ async fn keep_alive(client: &Client, every: Option<&mut Interval>) {
     client.ping(every.period()).await;
 }
 
-/// Completes if another request wants to send the same questions, and this client does not respond to a ping.
+/// Completes if another request wants to send the same questions, and the client of this request does not respond to a
+/// ping.
 async fn deserted(client: &Client, wanted: &Notify) {
     loop {
         wanted.notified().await;
@@ -131,11 +135,11 @@ async fn deserted(client: &Client, wanted: &Notify) {
     }
 }
 
-/// The questions that this request sends.
+/// The questions of a task that a `tasks/result` request sends to the client.
 struct Questions<'a> {
     access: TaskAccess<'a>,
     client: &'a Client,
-    /// Notified when another request wants to send these questions.
+    /// Notifies this request if another request wants to send the questions that this request has claimed.
     wanted: Arc<Notify>,
     out: Vec<Question>,
 }
@@ -145,15 +149,15 @@ struct Question {
     task: String,
     key: String,
     request: Value,
-    /// `None` until the question is sent.
+    /// The future that returns the client's answer. The value is `None` until the server has sent the question.
     answer: Option<Answer>,
 }
 
 type Answer = Pin<Box<dyn Future<Output = crate::Result<Value>> + Send>>;
 
 impl Questions<'_> {
-    /// Claims each question that this client can answer, unless another request already sends it. Returns whether it
-    /// claimed any questions.
+    /// Claims each question that this client can answer and that no other request sends. Returns `true` if this method
+    /// claimed a question.
     fn claim(&mut self, view: &TaskView) -> bool {
         let before = self.out.len();
         for (key, request) in &view.asks {
@@ -167,7 +171,7 @@ impl Questions<'_> {
         self.out.len() > before
     }
 
-    /// Returns whether another request has claimed a question that this client could answer.
+    /// Returns `true` if another request has claimed a question that the client of this request could answer.
     fn misses(&self, view: &TaskView) -> bool {
         view.asks.iter().any(|(key, request)| !self.has(key) && self.client.lacks(request).is_none())
     }
@@ -176,7 +180,7 @@ impl Questions<'_> {
         self.out.iter().any(|question| question.key == key)
     }
 
-    /// Sends the claimed questions, and withdraws questions that are no longer open.
+    /// Sends the claimed questions to the client, and withdraws questions that are no longer open.
     fn put(&mut self, view: &TaskView) {
         self.out.retain(|question| view.asks.contains_key(&question.key));
         for question in self.out.iter_mut().filter(|question| question.answer.is_none()) {
@@ -186,8 +190,8 @@ impl Questions<'_> {
         }
     }
 
-    /// Waits for the next answer. The requests are polled here and not in separate Tokio tasks. Over HTTP, the server
-    /// must send a question on the stream of the request that asks it.
+    /// Waits for the next answer of the client. This method does not use separate Tokio tasks, but polls all sent
+    /// requests itself. Over HTTP, the server must send a question on the stream of the request that asks the question.
     async fn answered(&mut self) -> (Question, crate::Result<Value>) {
         let (at, answer) = std::future::poll_fn(|cx| {
             for (at, question) in self.out.iter_mut().enumerate() {
@@ -210,7 +214,7 @@ impl TaskAccess<'_> {
         found.ok_or_else(tasks_2026::unknown)
     }
 
-    /// Stores an answer in the task.
+    /// Stores the client's answer in the task.
     async fn take(
         &self,
         owner: &Owner,
@@ -221,17 +225,17 @@ impl TaskAccess<'_> {
         let answer = match answer {
             Ok(answer) if fits(&request, &answer) => answer,
             Ok(_) => {
-                // If the server sent the question again immediately, the client would give the same answer.
+                // If the server sent the question again immediately, the client would return the same answer again.
                 let message = format!("the answer to `{}` is not valid", request["method"]);
                 return Err(ErrorData::invalid_params(message, None));
             }
             Err(error) => match error.kind() {
-                // If the client could not show a form, the form counts as cancelled.
+                // If the client could not show a form, the server handles this form as cancelled by the user.
                 ErrorKind::Client { .. } if request["method"] == "elicitation/create" => {
                     json!({"action": "cancel"})
                 }
-                // A run cannot store an error of the client as an answer. So the question stays open, and can be sent
-                // again.
+                // A run cannot store a client's error as an answer. So the question stays open, and the server can send
+                // the question again.
                 ErrorKind::Client { code, message } => {
                     return Err(ErrorData::new(ErrorCode(*code), message.clone(), None));
                 }
@@ -239,10 +243,11 @@ impl TaskAccess<'_> {
             },
         };
         let (tasks, owner) = (Arc::clone(self.tasks), owner.clone());
-        // The answer is stored in its own Tokio task, so that it is stored even if the waiting request is dropped now.
+        // A separate Tokio task stores the answer. So the answer is stored even if the waiting request is dropped now.
         let taken = tokio::spawn(async move {
             let taken = tasks.answer(&owner, &task, &BTreeMap::from([(key, answer)])).await;
-            // The claim is released only now. So no other request can send the question before the answer is stored.
+            // The claim ends only after the answer is stored. So no other request can send the question before the
+            // answer is stored.
             drop(claim);
             taken
         });

@@ -1,4 +1,4 @@
-//! The 2025-11-25 form of a task, and the status notifications to sessions.
+//! The JSON format of a task in MCP 2025-11-25, and the notifications that report status changes to sessions.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,18 +18,18 @@ use crate::{
     task::{Ended, Owner, TaskView, Tasks},
 };
 
-/// The maximum time between two reads of a followed task. Notifications between replicas can be lost, and tasks can
-/// expire without a notification.
+/// The maximum time between two reads of a task that a session follows. These reads are necessary, because replicas can
+/// lose notifications, and tasks can expire without a notification.
 const POLL_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Converts a task into its flat JSON form.
+/// Converts a task into the JSON format of MCP 2025-11-25.
 pub(super) fn flat(view: &TaskView) -> Value {
     let mut task = json!({
         "taskId": view.id,
         "status": status(view),
         "createdAt": timestamp(view.created),
         "lastUpdatedAt": timestamp(view.updated),
-        // The field is always present. `null` means that the task has no expiry.
+        // This field is always present. The value `null` means that the task does not expire.
         "ttl": view.ttl,
         "pollInterval": view.poll,
     });
@@ -39,8 +39,8 @@ pub(super) fn flat(view: &TaskView) -> Value {
     task
 }
 
-/// Returns the status of a task in 2025-11-25. In this revision, a tool error makes a task `failed`. On MCP
-/// 2026-07-28, only a JSON-RPC error does this.
+/// Returns the status of a task as MCP 2025-11-25 defines this status. On MCP 2025-11-25, a tool error sets the status
+/// of a task to `failed`. On MCP 2026-07-28, only a JSON-RPC error sets the status to `failed`.
 fn status(view: &TaskView) -> &'static str {
     match &view.ended {
         Some(Ended::Output(output)) if output.is_error => "failed",
@@ -49,8 +49,7 @@ fn status(view: &TaskView) -> &'static str {
 }
 
 impl Handler {
-    /// Sends status changes of a task to the session of the caller. The caller already has the current status from
-    /// `view`.
+    /// Sends status changes of a task to the caller's session. The caller has already received the status in `view`.
     pub(super) fn follow(
         &self,
         tasks: &Arc<Tasks>,
@@ -68,7 +67,7 @@ impl Handler {
     }
 }
 
-/// Notifies a session of each new status of a task, until the task or the session has ended.
+/// Notifies a session of each status change of a task, until the task or the session has ended.
 async fn follow(
     tasks: Arc<Tasks>,
     owner: Owner,
@@ -80,7 +79,8 @@ async fn follow(
     let mut told = told;
     let news = tasks.news(place.id());
     loop {
-        // The registration happens before the read, so that a change after the read is not missed.
+        // The registration happens before the read of the task. So this function does not miss a change that happens
+        // after the read.
         let heard = news.notified();
         match tasks.get(&owner, place.id()).await {
             Ok(Some(view)) => {
@@ -108,7 +108,8 @@ async fn follow(
 
 fn notification(view: &TaskView) -> ServerNotification {
     let mut notification = CustomNotification::new("notifications/tasks/status", Some(flat(view)));
-    // If several replicas serve the session, this ID makes it possible to find duplicate notifications.
+    // If several replicas serve the session, each replica can send this notification. This ID identifies the
+    // duplicates.
     let id = format!("task {} {}", view.id, view.updated);
     notification.extensions.insert(ChangeId(id.into()));
     ServerNotification::CustomNotification(notification)

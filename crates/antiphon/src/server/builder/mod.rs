@@ -35,7 +35,7 @@ use crate::{
     tool::{Tool, is_tool_name},
 };
 
-/// How long requests in flight can continue after the start of a shutdown, by default.
+/// The default time for which requests in flight can continue after a shutdown has begun.
 const DRAIN: Duration = Duration::from_secs(30);
 
 /// A builder for a [`Server`]. [`build`](Self::build) returns all configuration problems in one error.
@@ -59,13 +59,13 @@ pub struct ServerBuilder {
     states: States,
     /// The prefix and the instructions of each mounted server.
     mounted_instructions: Vec<(String, String)>,
-    /// The builder methods that were called on this server but are allowed only on the outermost server.
+    /// The names of called builder methods that are allowed only on the outermost server.
     pub(super) outer_settings: BTreeSet<&'static str>,
     layers: Vec<BoxLayer>,
     problems: Vec<String>,
 }
 
-/// A function that adds a layer around a service.
+/// A function that wraps a service in a layer.
 type BoxLayer = Box<dyn FnOnce(Next) -> Next + Send + Sync>;
 
 /// The parts of a mounted server that the outer server uses.
@@ -131,40 +131,41 @@ impl ServerBuilder {
         self
     }
 
-    /// Adds the tools, prompts, resources and completions of an existing `rmcp` handler. If an item of the handler has
-    /// the same name as an item of this server, clients get the item of this server. If the item of this server is
-    /// hidden from a request, the request gets the item of the handler.
+    /// Adds the tools, prompts, resources and completions of an existing `rmcp` handler. If the handler and this server
+    /// both have an item with the same name, clients get the item of this server. If a condition hides this server's
+    /// item from a request, the request gets the handler's item.
     pub fn handler(mut self, handler: impl ServerHandler) -> Self {
         self.outer_settings.insert("handler");
         self.inner = Some(Arc::new(Wrapped(handler)));
         self
     }
 
-    /// Mounts another server in this server. This server then offers the tools, prompts and resources of the mounted
-    /// server, and the mounted server keeps its states.
+    /// Mounts another server in this server. After the mount, the outer server offers the tools, prompts and resources
+    /// of the mounted server. The items of the mounted server still use the states of the mounted server.
     ///
-    /// Clients get the tools and prompts as `prefix_name`, for example `notes_search`. The same name is used in
-    /// journals, tasks, limits and logs. A prefix has 1 to 128 characters: letters, digits, `_`, `-` or `.`. A tool's
-    /// name with its prefix must follow the same rule. Resources keep their URIs.
+    /// Clients get the tools and prompts of a mounted server as `prefix_name`, for example `notes_search`. Journals,
+    /// tasks, limits and logs also contain the name with the prefix. A prefix has 1 to 128 characters: letters, digits,
+    /// `_`, `-` or `.`. A tool's name, including the prefix, can also have at most 128 characters. The resources of a
+    /// mounted server keep their URIs.
     ///
     /// | part of the mounted server | effect on this server |
     /// |---|---|
-    /// | tools, prompts, resources, and all their settings (scopes, quotas, timeouts, task and retry policies) | kept. The server checks scopes only if you call `with_auth` on this server |
-    /// | groups of tools ([`Tool::in_group`]) | kept, separate from the groups of other servers. Tools of the mounted server enable `group`. Tools of this server enable the same group as `prefix/group` |
-    /// | [`with_state`](Self::with_state) | kept. Items of the mounted server get its values. If the mounted server has no value of a type, its items get the value of this server |
-    /// | [`with_instructions`](Self::with_instructions) | added to the instructions of this server, together with the prefix |
+    /// | tools, prompts, resources, and their settings (scopes, quotas, timeouts, task and retry policies) | kept. The server checks scopes only if you call `with_auth` on this server |
+    /// | groups of tools ([`Tool::in_group`]) | kept, separate from the groups of other servers. A tool of the mounted server enables a group as `group`. A tool of this server enables this group as `prefix/group` |
+    /// | [`with_state`](Self::with_state) | kept. Items of the mounted server get the values of the mounted server. If the mounted server has no value of a type, items of the mounted server get the value of this server |
+    /// | [`with_instructions`](Self::with_instructions) | the instructions of this server also contain the instructions of the mounted server, with the prefix |
     /// | [`mount`](Self::mount) | kept. The names of nested items have both prefixes |
     /// | name, version, title, description, website, icons | not used, because clients connect to one server |
-    /// | all other settings, for example `with_limits`, `with_model`, `with_auth` or `with_results` | [`build`](Self::build) returns an error. Set these options on this server |
+    /// | all other settings, for example `with_limits`, `with_model`, `with_auth` or `with_results` | [`build`](Self::build) returns an error. Set the option on this server |
     ///
     /// [`build`](Self::build) returns an error in these cases:
     ///
-    /// - Two servers have the same prefix, or the same name of a tool or prompt.
+    /// - Two servers have the same prefix, or a tool or prompt of two servers has the same name.
     /// - A resource of one server has the same URI as a resource of another server.
     /// - A resource of one server matches a template of another server.
     ///
-    /// Templates of two servers can match some of the same URIs, for example `notes://{page}` and `notes://{page}.md`.
-    /// A request for such a URI gets the template that was added first.
+    /// Templates of two servers can overlap: for example, `notes://{page}` and `notes://{page}.md` both match
+    /// `notes://a.md`. If several templates match a requested URI, the server uses the template that was added first.
     ///
     /// # Examples
     ///
@@ -191,7 +192,8 @@ impl ServerBuilder {
         self
     }
 
-    /// Returns the parts of this server that the outer server uses. Returns `None` if the prefix is not valid.
+    /// Returns the parts of this server that the outer server uses after a mount. Returns `None` if the prefix is not
+    /// valid.
     pub(super) fn into_mounted(self, prefix: String, problems: &mut Vec<String>) -> Option<Mounted> {
         if !is_tool_name(&prefix) {
             problems.push(format!(
@@ -269,16 +271,16 @@ impl ServerBuilder {
     }
 
     /// Sets how the server encrypts suspended runs. If you run several replicas, give the same
-    /// [`KeyRing`](crate::seal::KeyRing) to all of them. If suspended runs must survive a restart, a single server
-    /// also needs a fixed key ring.
+    /// [`KeyRing`](crate::seal::KeyRing) to all replicas. If suspended runs must survive a restart, use a fixed key
+    /// ring even for a single server.
     pub fn with_seal(mut self, seal: SealConfig) -> Self {
         self.outer_settings.insert("with_seal");
         self.seal = seal;
         self
     }
 
-    /// Sets the model that the server itself can call. This model can answer sampling requests instead of the client's
-    /// model. [`with_sampling`](Self::with_sampling) sets when the server's model is used. Default: none.
+    /// Sets the model that the server itself can call. The server's model can answer sampling requests instead of the
+    /// client's model. [`with_sampling`](Self::with_sampling) sets when the server's model is used. Default: none.
     ///
     /// You can use any [`Model`]. The crate `antiphon-llm` has models for OpenAI, Anthropic, Gemini, Ollama, and
     /// servers with a compatible API.
@@ -296,9 +298,9 @@ impl ServerBuilder {
         self
     }
 
-    /// Sets the backend: the store, queue and bus that the replicas share. Default: none. Without a backend, the
-    /// server needs no other service. If you use a feature that needs a backend but you do not set one,
-    /// [`build`](Self::build) returns an error.
+    /// Sets the backend: the store, queue and bus that the replicas share. Default: none. Without a backend, the server
+    /// needs no other service. If you use a feature that needs a backend but you set no backend, [`build`](Self::build)
+    /// returns an error.
     ///
     /// ```
     /// use antiphon::Server;
@@ -318,10 +320,10 @@ impl ServerBuilder {
     }
 
     /// Enables tasks: runs that outlive the request that started them. While a task waits for a user or for a point in
-    /// time, the task uses no memory. Any worker can continue the task afterwards. Default: no tasks.
+    /// time, the task uses no memory. After the wait, any worker can continue the task. Default: no tasks.
     ///
     /// If the server has a [backend](Self::with_backend), all replicas share the tasks. If the backend is persistent,
-    /// the tasks also survive when all replicas stop. Without a backend, tasks are lost when the process ends.
+    /// the tasks are not lost when all replicas stop. Without a backend, tasks are lost when the process ends.
     pub fn with_tasks(mut self, tasks: TaskConfig) -> Self {
         self.outer_settings.insert("with_tasks");
         self.tasks = Some(tasks);
@@ -331,14 +333,15 @@ impl ServerBuilder {
     /// Enables two features: questions to users in hosts that do not show forms, and long calls of clients without MCP
     /// tasks. Default: off.
     ///
-    /// In both cases the run becomes a task. The call returns a result that tells the model the next step. The user
-    /// answers in a form, which is an MCP App. The model reads the result of the run with the tool `task_result`. The
-    /// documentation of [`AskPolicy`] lists the tools that the server adds.
+    /// If the host does not show forms, or if a call takes a long time, the run becomes a task. The call then returns a
+    /// result that describes the next step to the model. The user answers questions in a form, which is an MCP App. The
+    /// model reads the result of the run with the tool `task_result`. The documentation of [`AskPolicy`] lists the
+    /// tools that the server adds.
     ///
     /// This method also enables tasks, with [`TaskConfig::default`] unless you call [`with_tasks`](Self::with_tasks).
-    /// If you run several replicas, all of them need a [backend](Self::with_backend) and the same
-    /// [`KeyRing`](crate::seal::KeyRing), because any replica can receive the user's answer. Without a backend,
-    /// waiting runs are lost when the process ends.
+    /// If you run several replicas, all replicas need a [backend](Self::with_backend) and the same
+    /// [`KeyRing`](crate::seal::KeyRing), because any replica can receive the user's answer. Without a backend, waiting
+    /// runs are lost when the process ends.
     ///
     /// # Replay
     ///
@@ -374,7 +377,7 @@ impl ServerBuilder {
         self
     }
 
-    /// Sets the name of this replica. The name appears in traces and in the views for operators. Default: eight random
+    /// Sets the name of this replica. Traces and the run reports for operators contain this name. Default: eight random
     /// hexadecimal digits.
     pub fn with_replica(mut self, name: impl Into<String>) -> Self {
         self.outer_settings.insert("with_replica");
@@ -384,19 +387,20 @@ impl ServerBuilder {
 
     /// Sets whether responses contain a trace of the run, in `_meta["antiphon/trace"]`. Default: no.
     ///
-    /// The trace contains the name of the replica, the journal entries that were replayed, the new entries, and the
-    /// question at which the run was suspended. The trace contains the names of questions and steps, but not their
-    /// results. `antiphon studio` displays the trace.
+    /// The trace contains the name of the replica, the replayed journal entries, the new entries, and the question at
+    /// which the run was suspended. The trace contains the names of questions and steps, but not their results.
+    /// `antiphon studio` displays the trace.
     pub fn with_traces(mut self, traces: bool) -> Self {
         self.outer_settings.insert("with_traces");
         self.traces = traces;
         self
     }
 
-    /// Sets how long requests in flight can continue after [`Server::shut_down`]. After that time, the server answers
-    /// these requests with an error. Default: 30 seconds. If the duration is zero, the server does not wait.
+    /// Sets how long requests in flight can continue after [`Server::shut_down`]. When this time has passed, the server
+    /// answers the remaining requests with an error. If the time is zero, the server does not wait for requests in
+    /// flight. Default: 30 seconds.
     ///
-    /// [`Server::serve_listener`] uses the shorter duration: this one, or
+    /// [`Server::serve_listener`] uses the shorter of two durations: the duration of `with_drain`, or the duration of
     /// [`ServeConfig::with_drain`](crate::http::ServeConfig::with_drain).
     pub fn with_drain(mut self, drain: Duration) -> Self {
         self.outer_settings.insert("with_drain");
@@ -420,8 +424,8 @@ impl ServerBuilder {
     ///
     /// # Errors
     ///
-    /// Returns a `BuildError` with all configuration problems, one per line. Examples are duplicate names, missing
-    /// descriptions and invalid schemas.
+    /// Returns a `BuildError` with all configuration problems, one per line. Configuration problems are, for example,
+    /// duplicate names, missing descriptions and invalid schemas.
     pub fn build(mut self) -> Result<Server, BuildError> {
         self.add_mounted_instructions();
         let this = self;
@@ -441,7 +445,7 @@ impl ServerBuilder {
         self.about.instructions = (!all.is_empty()).then(|| all.join("\n\n"));
     }
 
-    /// Adds the tools and the form of `with_asking`. This method is called after all settings are known.
+    /// Adds the tools and the form that `with_asking` enables. Call this method after all settings are known.
     fn add_asking(mut self) -> Self {
         let Some(policy) = self.asking.take() else { return self };
         self.problems.extend(policy.problems());
@@ -513,7 +517,8 @@ impl ServerBuilder {
         }
         let shutdown = CancellationToken::new();
         let drain = Drain::new(shutdown.clone());
-        // This is a separate token, so that responses that are being sent still complete when the server is dropped.
+        // `stop` is a separate token, so that the server can still finish sending responses after the server is
+        // dropped.
         let stop = drain.stopped.child_token();
         let mut changes = Changes::default();
         let replicas = self.backend.as_ref().map(|backend| {
@@ -574,16 +579,18 @@ impl ServerBuilder {
     /// Adds a tower layer around all MCP requests of all transports. The first layer that you add is the outermost
     /// layer, which receives requests first.
     ///
-    /// A layer can log, measure and reject requests. It can change the parameters of requests and the results. It can
-    /// add values that [`Ctx::extension`](crate::Ctx::extension) returns. See [`middleware`](crate::middleware) for
-    /// the types, and [`middleware::from_fn`](crate::middleware::from_fn) for a layer that is an async function.
+    /// A layer can log, measure and reject requests. A layer can also change the parameters and the results of
+    /// requests. A layer can also add values that [`Ctx::extension`](crate::Ctx::extension) returns. See
+    /// [`middleware`](crate::middleware) for the types, and [`middleware::from_fn`](crate::middleware::from_fn) for a
+    /// layer that is an async function.
     ///
     /// If the layer's service returns an [`ErrorData`](crate::middleware::ErrorData) as its error, the client receives
-    /// this error. The server logs any other error, and the client receives an internal error.
+    /// this `ErrorData`. If the layer's service returns an error of another type, the server logs the error, and the
+    /// client receives an internal error.
     ///
     /// Layers run after the authentication of HTTP requests, and before the checks of scopes, limits and arguments.
-    /// Layers do not receive notifications of clients, tasks that run in the background, and calls of
-    /// [`Server::call_tool`].
+    /// Layers do not receive notifications from clients. Layers also do not receive executions of tasks in the
+    /// background, or calls of [`Server::call_tool`].
     ///
     /// # Replay
     ///
@@ -603,8 +610,8 @@ impl ServerBuilder {
     }
 }
 
-/// Returns one problem for each feature that needs a backend. Call this function only if the server has no backend.
-/// `single_use` is whether each sealed state can be used only once.
+/// Returns one problem for each feature in use that needs a backend. Call this function only if the server has no
+/// backend. `single_use` is `true` if the server accepts each sealed state only once.
 pub(super) fn needs_backend(registry: &Registry, single_use: bool) -> impl Iterator<Item = String> {
     let tools = registry.tools().iter().filter(|tool| tool.needs_backend);
     let tools =

@@ -9,12 +9,13 @@ use crate::{
 };
 
 impl ServerBuilder {
-    /// Sets the store for result sets. [`Ctx::dual_response`](crate::Ctx::dual_response) creates result sets in this
+    /// Sets the store for result sets. [`Ctx::dual_response`](crate::Ctx::dual_response) creates result sets in the
     /// store. Each result set has a link (`resource://…`). Clients can read this link as an MCP resource, within size
     /// limits.
     ///
-    /// Applications fetch all rows over HTTP. With the feature `rest` of `antiphon-results`, `results.router()`
-    /// returns the HTTP routes for these rows. Merge the routes into the application that serves MCP.
+    /// Applications fetch all rows over HTTP. With the feature `rest` of `antiphon-results`, `results.router()` returns
+    /// the HTTP routes for the rows of result sets. Merge the routes of `results.router()` into the application that
+    /// serves MCP.
     ///
     /// A result set belongs to the principal that called the tool. The principal comes from
     /// [`with_principal`](Self::with_principal) or from the server's authentication.
@@ -37,15 +38,15 @@ impl ServerBuilder {
 
     /// Adds tools with which models query result sets, and a viewer in which users see the rows.
     ///
-    /// You must also call [`with_results`](Self::with_results), before or after this method. Queries, and the column
-    /// details in the viewer, work only for result sets whose rows are saved. To save rows, use `Source::snapshot` in
-    /// your tool, and set a storage with `DualResponseServerOptions::with_snapshots`.
+    /// You must also call [`with_results`](Self::with_results), before or after this method. Models can query a result
+    /// set only if its rows are saved. The viewer also shows column details only if the rows are saved. To save rows,
+    /// use `Source::snapshot` in your tool, and set a storage with `DualResponseServerOptions::with_snapshots`.
     pub fn with_result_tools(mut self, tools: ResultTools) -> Self {
         self.outer_settings.insert("with_result_tools");
         self.with_state(tools)
     }
 
-    /// Adds the tools and the metrics for result sets. This method is called after all settings are known.
+    /// Adds the tools and the metrics for result sets. Call this method after all settings are known.
     pub(super) fn add_result_tools(mut self) -> Self {
         if let Some(results) = self.given::<Results>().filter(|_| self.recorder.is_on()) {
             results.watch(self.recorder.clone());

@@ -8,15 +8,15 @@ use super::ServerBuilder;
 use crate::telemetry::{Recorder, Telemetry};
 
 impl ServerBuilder {
-    /// Enables telemetry: spans and metrics that follow OpenTelemetry's conventions for MCP and generative AI.
-    /// Default: off. If telemetry is off, it has no run-time cost.
+    /// Enables telemetry: spans and metrics that follow OpenTelemetry's conventions for MCP and generative AI. Default:
+    /// off. Telemetry that is off has no run-time cost.
     pub fn with_telemetry(mut self, telemetry: Telemetry) -> Self {
         self.outer_settings.insert("with_telemetry");
         self.recorder = Recorder::new(telemetry);
         self
     }
 
-    /// Enables the telemetry of the server's parts.
+    /// Passes the recorder of the telemetry to the parts of the server that record metrics.
     pub(super) fn observe(mut self) -> Self {
         let Some(meter) = self.recorder.meter().cloned() else { return self };
         if let Some(model) = self.models.model.take() {

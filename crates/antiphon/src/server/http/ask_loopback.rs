@@ -19,20 +19,20 @@ use crate::{
     task::Tasks,
 };
 
-/// The interval at which the server checks whether the page is still needed.
+/// The interval at which the server checks whether a task still needs the answer page.
 const CHECK: Duration = Duration::from_secs(2);
 
-/// How long the page stays available after its task has ended, in milliseconds. During this time, the browser loads
-/// the last page.
+/// How long the answer page stays available after the task has ended, in milliseconds. During this time, the browser
+/// loads the last page.
 const GRACE: u64 = 5000;
 
-/// How long requests in flight can continue when no task needs the page any more.
+/// How long requests in flight can continue after no task needs the answer page any more.
 const DRAIN: Duration = Duration::from_secs(1);
 
-/// The maximum number of connections. The browsers of one user open fewer connections.
+/// The maximum number of connections to the answer page. The browsers of one user open fewer connections.
 const CONNECTIONS: usize = 64;
 
-/// Adds the answer page on this machine, if the server's configuration contains such a page.
+/// Adds the answer page on this machine, if the server's configuration contains an answer page on this machine.
 pub(in crate::server) fn begin(shared: &Arc<Shared>) {
     let site = shared.service.asking.as_ref().and_then(|asking| asking.site.as_ref());
     if let Some(site) = site.filter(|site| site.base().is_none()) {
@@ -49,7 +49,7 @@ struct Loopback {
 
 struct Listening {
     origin: String,
-    /// The tasks that have links. When the link of a task has expired, the task no longer needs the page.
+    /// The tasks that have links. A task no longer needs the answer page when the link of the task has expired.
     tasks: Vec<Named>,
 }
 
@@ -61,7 +61,8 @@ impl Listener for Loopback {
             listening.tasks.push(task.clone());
             return Ok(listening.origin.clone());
         }
-        let shared = self.shared.upgrade().ok_or_else(|| io::Error::other("the server has ended"))?;
+        let stopped = || io::Error::other("the answer page is no longer available: the server has stopped");
+        let shared = self.shared.upgrade().ok_or_else(stopped)?;
         let runtime = Handle::try_current().map_err(io::Error::other)?;
         let listener = StdListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
@@ -74,14 +75,14 @@ impl Listener for Loopback {
 
     fn open(&self, link: &str) -> io::Result<()> {
         let mut browser = browser(link).spawn()?;
-        // The ended process must be waited for, because otherwise it stays in the list of processes. The wait happens
-        // in a separate thread, so that it does not delay the end of the server.
+        // This code must wait for the browser process, because an ended process otherwise stays in the list of
+        // processes. A separate thread waits, so that the wait does not delay the end of the server.
         std::thread::spawn(move || browser.wait());
         Ok(())
     }
 }
 
-/// Serves the page until no task needs it, or until the server shuts down.
+/// Serves the answer page until no task needs the page, or until the server shuts down.
 async fn listen(
     listener: StdListener,
     routes: Router,
@@ -107,7 +108,8 @@ async fn listen(
     serve(listener, routes, config, end).await;
 }
 
-/// Completes when no task needs the page. At this time, it also removes the address of the page.
+/// Completes when no task needs the answer page. Before this function completes, the function also removes the address
+/// of the page.
 async fn is_not_needed(tasks: &Arc<Tasks>, listening: &Mutex<Option<Listening>>) {
     loop {
         tokio::time::sleep(CHECK).await;
@@ -147,7 +149,7 @@ fn browser(link: &str) -> Command {
         ("xdg-open", &[])
     };
     let mut command = Command::new(program);
-    // The standard output of this process is used for MCP messages.
+    // The browser must not write to standard output, because this process sends MCP messages over standard output.
     command.args(arguments).arg(link).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command
 }

@@ -38,19 +38,21 @@ use crate::{
 /// The maximum size of a submitted form, in bytes.
 const MAX_BODY: usize = 64 * 1024;
 
-/// The maximum time in which a browser must send a form.
+/// The maximum time that a browser can take to send a form.
 const READ: Duration = Duration::from_secs(30);
 
-/// How long an answer waits for the next question of the tool. The browser can then show this question immediately.
+/// After a user's answer, how long the server waits for the next question of the tool before it responds to the
+/// browser. If the next question arrives within this time, the browser can show this question immediately.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The maximum number of times that the browser reloads a page that waits for the tool.
+/// The maximum number of times that the browser reloads a page while the page waits for the tool's next question.
 const TURNS: u32 = 40;
 
 impl Server {
     /// Returns the HTTP routes of the answer page, which you set with
     /// [`AskPolicy::with_page`](crate::elicitation::AskPolicy::with_page). [`router`](Self::router) already contains
-    /// these routes. So merge them only into an application that does not use `router`.
+    /// the routes of the answer page. So merge the routes of the answer page only into an application that does not use
+    /// `router`.
     ///
     /// | route | effect |
     /// |---|---|
@@ -61,9 +63,11 @@ impl Server {
     /// | `GET /ask/{token}/sign-in` | with `AskPage::with_sign_in`: redirects to the OpenID provider, and sets a cookie |
     /// | `GET /ask/callback` | with `AskPage::with_sign_in`: completes the sign-in, and sets a cookie |
     ///
-    /// Serve the routes under the address that you passed to [`AskPage::at`](crate::elicitation::AskPage::at). If you
-    /// use [`AskPage::with_visitor`](crate::elicitation::AskPage::with_visitor), your session middleware must also
-    /// apply to these routes. If the server has no answer page with such an address, the router is empty.
+    /// Serve the routes of the answer page under the address that you passed to
+    /// [`AskPage::at`](crate::elicitation::AskPage::at). If you use
+    /// [`AskPage::with_visitor`](crate::elicitation::AskPage::with_visitor), your session middleware must also apply to
+    /// the routes of the answer page. If the server has no answer page that
+    /// [`AskPage::at`](crate::elicitation::AskPage::at) created, the returned router is empty.
     ///
     /// ```
     /// # fn example(server: &antiphon::Server, app: axum::Router) -> axum::Router {
@@ -97,9 +101,9 @@ pub(super) fn routes(service: &Arc<Service>, base: &Base) -> Router {
         tasks: Arc::clone(tasks),
         base: base.clone(),
     };
-    // A web page from another host could reach this machine (DNS rebinding), so the host is checked here. For other
-    // addresses, TLS prevents this attack. The origin is checked later, because only some requests must have an
-    // origin.
+    // A web page from another host could send requests to this machine (DNS rebinding), so this code checks the host.
+    // For other addresses, TLS prevents this attack. The handlers check the origin, because only some requests must
+    // have an origin.
     let host = base.origin.split_once("://").map(|(_, host)| host.to_owned()).filter(|_| base.is_loopback);
     let door = host.map(|host| Guard::new(&[host], &["*".to_owned()]));
     let layer = middleware::from_fn(move |request: Request, next: Next| {
@@ -143,13 +147,14 @@ fn protect(headers: &mut HeaderMap) {
     }
 }
 
-/// The reason why a request is rejected.
+/// The reason why the answer page rejects a request.
 pub(super) enum Refusal {
-    /// The link is invalid or has expired, or it belongs to another user. The response is the same in all cases.
+    /// The link is invalid or has expired, or it belongs to another user. The visitor receives the same response in
+    /// these three cases.
     NotFound,
     /// The visitor is not signed in, but can sign in at this address.
     SignIn(String),
-    /// The request does not come from the answer page itself.
+    /// Another web page sent the request, not the answer page itself.
     Foreign,
     /// The form has expired, or belongs to another browser. The visitor can open the question at this address.
     Stale(String),
@@ -230,15 +235,16 @@ pub(super) struct Link {
 
 #[derive(Deserialize)]
 struct Turn {
-    /// How often the page has been reloaded.
+    /// The number of times that the browser has reloaded the page.
     #[serde(default)]
     turn: u32,
 }
 
 pub(super) type AllPages = State<Arc<Pages>>;
 
-/// Shows a button. Link previews, scanners and prefetching browsers also send this request. So the request has no
-/// effect and does not show the question.
+/// Shows the first page behind a link, which contains only a button. Link previews, scanners and prefetching browsers
+/// also load the page behind a link. So a request for this first page has no effect, and the first page does not show
+/// the question.
 async fn landing(
     State(pages): AllPages,
     Path(Link { token }): Path<Link>,
@@ -258,7 +264,7 @@ async fn open(
     let (parts, _) = request.into_parts();
     let named = pages.enter(&token, &parts)?;
     let found = pages.load(&named).await?;
-    // The cookie stays the same, so that another open form in this browser stays valid.
+    // This code keeps the browser's cookie, so that another open form in the same browser stays valid.
     let browser = pages.site.browser(&parts.headers, now_millis()).unwrap_or_else(Browser::new);
     let cookie = pages.site.set_cookie(&browser, now_millis());
     let page = pages.show(&token, &named, &browser, &found, 0);
@@ -283,7 +289,7 @@ async fn next_question(
     Ok(pages.show(&token, &named, &browser, &found, turn).into_response())
 }
 
-/// Stores the answer.
+/// Stores the answer from a submitted form.
 async fn answer(
     State(pages): AllPages,
     Path(Link { token }): Path<Link>,
@@ -317,7 +323,7 @@ async fn answer(
     match delivered.map_err(|error| unavailable(&error))?.ok_or(Refusal::NotFound)? {
         Delivered::Used => Err(Refusal::Used),
         Delivered::Taken(view) | Delivered::Repeated(view) => {
-            // If the tool takes longer, or the store fails now, the next page waits for the tool.
+            // If the tool has no next question yet, or if the store fails now, the next page waits for the tool.
             let _ = settled(tasks, owner, view, &questions, PATIENCE).await;
             let next = [(header::LOCATION, pages.address(&token, "/next"))];
             Ok((StatusCode::SEE_OTHER, next).into_response())
@@ -348,7 +354,7 @@ fn unavailable(error: &crate::Error) -> Refusal {
     Refusal::Unavailable
 }
 
-/// Returns whether the request is a prefetch: the user has not opened the page yet.
+/// Returns `true` if the browser prefetches the page, so that the user has not opened the page yet.
 pub(super) fn is_prefetch(headers: &HeaderMap) -> bool {
     let purposes = headers.get_all("sec-purpose").iter().chain(headers.get_all("purpose"));
     purposes.filter_map(|purpose| purpose.to_str().ok()).any(|purpose| purpose.contains("prefetch"))
@@ -360,7 +366,7 @@ impl Pages {
         format!("{}/ask/{token}{route}", self.base.path)
     }
 
-    /// Returns the contents of the link with this token.
+    /// Decrypts the token of a link, and returns the task that the link refers to.
     pub(super) fn named(&self, token: &str) -> Result<Named, Refusal> {
         self.site.named(token, now_millis()).ok_or(Refusal::NotFound)
     }
@@ -394,13 +400,15 @@ impl Pages {
         Ok(named)
     }
 
-    /// Returns whether a request comes from the answer page itself. Other web pages cannot set these headers.
+    /// Returns `true` if the answer page itself sent the request. The function checks headers that other web pages
+    /// cannot set.
     fn is_own(&self, headers: &HeaderMap) -> bool {
         let mut origins = headers.get_all(header::ORIGIN).iter();
         let (origin, None) = (origins.next(), origins.next()) else { return false };
         let is_origin = |origin: &HeaderValue| origin.as_bytes() == self.base.origin.as_bytes();
         match headers.get("sec-fetch-site") {
-            // With the referrer policy `no-referrer`, browsers send `Origin: null` even if the origin is the same.
+            // With the referrer policy `no-referrer`, browsers send `Origin: null` even for requests from the answer
+            // page itself.
             Some(site) => {
                 site.as_bytes() == b"same-origin"
                     && origin.is_none_or(|origin| origin.as_bytes() == b"null" || is_origin(origin))

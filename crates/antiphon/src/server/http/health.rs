@@ -21,7 +21,8 @@ use tokio::sync::Mutex;
 
 use super::{Server, Shared};
 
-/// How long the results of the checks are cached. Several probes within this time run the checks of the backend once.
+/// How long the results of the checks are cached. While the results are cached, further probes do not run the checks
+/// again.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// A function that returns the metrics in Prometheus format.
@@ -53,19 +54,19 @@ impl Default for Health {
 }
 
 impl Health {
-    /// Sets the maximum duration of each check. If a check takes longer, it has failed. Choose a shorter duration than
-    /// the timeout of the orchestrator's probe. Default: 2 seconds.
+    /// Sets the maximum duration of each check. If a check takes longer than this duration, the check fails. Choose a
+    /// shorter duration than the timeout of the orchestrator's probe. Default: 2 seconds.
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Adds a check. If the check fails or times out, `/readyz` returns status 503, so that the replica receives no
-    /// requests. Check only requirements of this replica, such as a licence or a loaded model. If you check a service
-    /// that all replicas share, its failure makes all replicas unready.
+    /// Adds a health check. If the check fails or times out, `/readyz` returns status 503, so that the replica receives
+    /// no requests. Add only checks for requirements of this one replica, such as a licence or a loaded model. If you
+    /// check a service that all replicas share, a failure of this service takes all replicas out of the load balancer.
     ///
-    /// If the check fails, the server logs the error. The HTTP response contains only the name of the check and the
-    /// fact that it failed.
+    /// If the check fails, the server logs the error. The HTTP response contains only the name and the status of the
+    /// check, without the error.
     pub fn with_check<F, Fut, E>(mut self, name: impl Into<String>, check: F) -> Self
     where
         F: Fn() -> Fut + Send + Sync + 'static,
@@ -100,21 +101,21 @@ impl fmt::Debug for Health {
 }
 
 impl Server {
-    /// Returns HTTP routes for orchestrators and monitoring, which report the health of the server. These routes do
-    /// not authenticate callers. So serve them on a separate internal port if possible.
+    /// Returns HTTP routes for orchestrators and monitoring, which report the health of the server. The health routes
+    /// do not authenticate callers. So serve these routes on a separate internal port if possible.
     ///
-    /// - `GET /livez`: returns 200 while the process can respond. This route does not check the store, because a store
-    ///   outage is not a reason to restart the process.
-    /// - `GET /readyz`: returns 200 with `ready` or `degraded`, or returns 503. It returns `degraded` if the store or
-    ///   the queue fails or times out, or if task records cannot be decrypted. It returns 503 if one of your checks
-    ///   fails, or if the server is shutting down. It also returns 503 while the replica's key ring does not match the
-    ///   key rings of the other replicas.
+    /// - `GET /livez`: returns 200 while the process can respond. The route `/livez` does not check the store, because
+    ///   a store outage is not a reason to restart the process.
+    /// - `GET /readyz`: returns 200 with `ready` or `degraded`, or returns 503. The route returns `degraded` if the
+    ///   store or the queue fails or times out, or if task records cannot be decrypted. The route returns 503 if one of
+    ///   your checks fails, or if the server is shutting down. The route also returns 503 while the replica's key ring
+    ///   does not match the key rings of the other replicas.
     /// - `GET /metrics`: returns the metrics in Prometheus format, if you set [`Health::with_metrics`].
     ///
-    /// All replicas share the store. If a failure of the store made all replicas unready, even a short failover would
-    /// stop all traffic, including calls that do not need the store. So a replica reports `degraded` and still
-    /// receives requests. Calls that need the store then fail, and other calls succeed. To detect such failures,
-    /// monitor `antiphon_queue_depth` and the log.
+    /// All replicas share the store. If `/readyz` returned 503 when the store fails, even a short failover would stop
+    /// all traffic, including calls that need no store. So if the store fails, `/readyz` returns 200 with `degraded`,
+    /// and the replica still receives requests. While the store is not available, calls that need the store fail, and
+    /// other calls succeed. To detect failures of the store, monitor `antiphon_queue_depth` and the log.
     ///
     /// ```
     /// # fn example(server: &antiphon::Server) -> axum::Router {
@@ -150,7 +151,7 @@ struct Watched {
     seen: Mutex<Option<(Instant, Seen)>>,
 }
 
-/// The result of each check, by the name of the check.
+/// A map from the name of each check to the result of this check.
 type Seen = BTreeMap<String, &'static str>;
 
 const OK: &str = "ok";
@@ -159,7 +160,7 @@ async fn ready(State(watched): State<Arc<Watched>>) -> Response {
     if watched.shared.service.runtime.shutdown.is_cancelled() {
         return (StatusCode::SERVICE_UNAVAILABLE, Json(json!({"status": "shutting down"}))).into_response();
     }
-    // This problem affects only this replica, so the load balancer should send requests to another replica.
+    // Problems of the key ring affect only this replica, so the load balancer should send requests to another replica.
     if let Some(problem) = watched.shared.service.tasks.as_ref().and_then(|tasks| tasks.problem()) {
         let said = json!({"status": "unready", "problem": problem});
         return (StatusCode::SERVICE_UNAVAILABLE, Json(said)).into_response();
@@ -182,7 +183,7 @@ async fn ready(State(watched): State<Arc<Watched>>) -> Response {
 }
 
 impl Watched {
-    /// Runs the checks and returns their results. Concurrent callers share the results.
+    /// Runs all checks and returns the results. Concurrent callers share one run of the checks.
     async fn look(&self) -> Seen {
         let mut seen = self.seen.lock().await;
         if let Some((at, seen)) = &*seen
@@ -210,8 +211,8 @@ impl Watched {
         found
     }
 
-    /// Returns the checks of the store and the queue, which all replicas share. The bus is not checked, because the
-    /// server can respond without it. See the deployment guide.
+    /// Returns the checks of the store and the queue, which all replicas share. This method does not check the bus,
+    /// because a server without a working bus can still respond. See the deployment guide.
     fn own(&self) -> Vec<(String, Check)> {
         let Some(backend) = &self.shared.service.runtime.backend else { return Vec::new() };
         let store = Arc::clone(&backend.store);

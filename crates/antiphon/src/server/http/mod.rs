@@ -27,7 +27,8 @@ pub use self::{health::Health, operators::OperatorConfig};
 use super::{ServeError, Server, Shared, replicas::Sessions};
 use crate::{mcp::Served, run::Pending};
 
-/// Replacements for the authentication module, if the feature `auth` is off: the server does not authenticate callers.
+/// The replacement for the authentication module if the feature `auth` is off. The server then does not authenticate
+/// callers.
 #[cfg(not(feature = "auth"))]
 mod auth {
     use std::sync::Arc;
@@ -130,7 +131,7 @@ impl Sessions for SharedSessions {
     }
 }
 
-/// Creates the sessions that replicas share through a backend.
+/// Creates the HTTP sessions. All replicas share the sessions through the backend.
 #[expect(clippy::unnecessary_wraps, reason = "the same signature without the feature `http`")]
 pub(super) fn shared_sessions(
     backend: &Backend,
@@ -141,7 +142,7 @@ pub(super) fn shared_sessions(
 }
 
 impl Shared {
-    /// Returns the sessions that replicas share, if the server has a backend.
+    /// Returns the HTTP sessions that all replicas share, or `None` if the server has no backend.
     fn sessions(&self) -> Option<&SharedSessions> {
         let sessions: &dyn Any = self.replicas.as_ref()?.sessions()?;
         sessions.downcast_ref()
@@ -154,8 +155,8 @@ impl Server {
     /// [`ask_router`](Self::ask_router).
     ///
     /// If you call this method inside a Tokio runtime, the server also starts its task workers, unless
-    /// [`TaskConfig::with_workers`](crate::task::TaskConfig::with_workers) is 0. If you call it outside of a runtime,
-    /// the workers start with the first request.
+    /// [`TaskConfig::with_workers`](crate::task::TaskConfig::with_workers) is 0. If you call this method outside of a
+    /// Tokio runtime, the workers start with the first request.
     #[expect(clippy::needless_pass_by_value, reason = "every method here takes its configuration by value")]
     pub fn router(&self, config: HttpConfig) -> axum::Router {
         self.shared.begin();
@@ -169,7 +170,7 @@ impl Server {
     }
 
     /// Serves over HTTP at `address`, with the default [`HttpConfig`], until the process receives a
-    /// [`shutdown_signal`]. Then the server shuts down gracefully, as with [`drain`](Self::drain).
+    /// [`shutdown_signal`]. After the signal, the server shuts down gracefully, as with [`drain`](Self::drain).
     ///
     /// # Errors
     ///
@@ -181,9 +182,9 @@ impl Server {
         self.serve_listener(listener, HttpConfig::default(), shutdown_signal()).await
     }
 
-    /// Serves over HTTP on `listener` until `shutdown` completes. Then the server shuts down gracefully, as with
-    /// [`drain`](Self::drain). Requests in flight can continue for the duration of [`ServeConfig::with_drain`] or of
-    /// [`ServerBuilder::with_drain`](crate::ServerBuilder::with_drain). The shorter duration applies.
+    /// Serves over HTTP on `listener` until `shutdown` completes. When `shutdown` completes, the server shuts down
+    /// gracefully, as with [`drain`](Self::drain). Requests in flight can continue for the shorter of two durations:
+    /// [`ServeConfig::with_drain`] and [`ServerBuilder::with_drain`](crate::ServerBuilder::with_drain).
     ///
     /// # Errors
     ///
@@ -202,10 +203,10 @@ impl Server {
         Ok(())
     }
 
-    /// Serves your router until `shutdown` completes. Your router must contain [`router`](Self::router). Then the
-    /// server shuts down gracefully, as with [`drain`](Self::drain). Requests in flight can continue for the duration
-    /// of [`ServeConfig::with_drain`] or of [`ServerBuilder::with_drain`](crate::ServerBuilder::with_drain). The
-    /// shorter duration applies.
+    /// Serves your router until `shutdown` completes. Your router must contain [`router`](Self::router). When
+    /// `shutdown` completes, the server shuts down gracefully, as with [`drain`](Self::drain). Requests in flight can
+    /// continue for the shorter of two durations: [`ServeConfig::with_drain`] and
+    /// [`ServerBuilder::with_drain`](crate::ServerBuilder::with_drain).
     ///
     /// ```no_run
     /// # async fn example(server: antiphon::Server, results: axum::Router) -> std::io::Result<()> {
@@ -228,14 +229,14 @@ impl Server {
         let mut serving = self.serve_until_drained(listener, router, serving, limit);
         tokio::select! {
             () = &mut serving => return,
-            // Without this call, open event streams would delay the shutdown until their clients close them.
+            // Without this call, the shutdown would wait until the clients close their open event streams.
             () = shutdown => self.shared.drain.draining.cancel(),
         }
         serving.await;
     }
 
-    /// Serves until the server shuts down. This method is neither generic nor `async`. Otherwise, each program with a
-    /// server would compile the future again.
+    /// Serves until the server shuts down. This method is not generic and not `async`, so that only this crate compiles
+    /// the future, and not each program that uses the crate.
     fn serve_until_drained(
         &self,
         listener: TcpListener,
@@ -243,7 +244,8 @@ impl Server {
         serving: ServeConfig,
         limit: Duration,
     ) -> BoxFuture<'_, ()> {
-        // Connections stay open a little longer than requests, so that unfinished requests receive an error response.
+        // At shutdown, the server closes connections a little later than it ends requests, so that unfinished requests
+        // receive an error response.
         let serving = serving.with_drain(limit + CUT_OFF);
         let drain = &self.shared.drain;
         Box::pin(async move {
@@ -251,13 +253,13 @@ impl Server {
                 drain.draining.cancelled().await;
                 drain.begin(limit);
             };
-            // `serve` also records the remote address of each connection. This address decides whether the server
-            // accepts the header of a proxy.
+            // `serve` also records the remote address of each connection. The server accepts the header of a proxy only
+            // from certain remote addresses.
             serve(listener, router, serving, ends).await;
             self.drained().await;
         })
     }
 }
 
-/// At shutdown, requests in flight have a time limit. After this limit, connections stay open for this additional time.
+/// The additional time for which connections stay open at shutdown, after the time limit for requests in flight.
 const CUT_OFF: Duration = Duration::from_secs(1);

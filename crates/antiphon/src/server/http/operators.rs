@@ -25,36 +25,37 @@ use crate::{
     task::{RunChanged, Runs, TaskStatus},
 };
 
-/// The configuration of the operator routes. It determines which callers can use the routes, and which host names the
-/// routes accept.
+/// The configuration of the operator routes. The configuration determines which callers can use the operator routes,
+/// and which host names the routes accept.
 #[derive(Clone)]
 pub struct OperatorConfig {
     protect: Protect,
     allowed_hosts: Vec<String>,
 }
 
-/// A function that adds the authentication of the operator to the routes.
+/// A function that adds the authentication of operators to the operator routes.
 type Protect = Arc<dyn Fn(&Server, Router) -> Result<Router, BuildError> + Send + Sync>;
 
 impl OperatorConfig {
-    /// Creates a configuration that allows callers who send this bearer token. The token must have at least 24 bytes.
-    /// The routes accept only requests to loopback hosts, unless you set other hosts with
+    /// Creates a configuration that allows callers who send the bearer token `token`. The token must have at least 24
+    /// bytes. The operator routes accept only requests to loopback hosts, unless you set other hosts with
     /// [`with_allowed_hosts`](Self::with_allowed_hosts).
     pub fn new(token: impl Into<String>) -> Self {
         let token = token.into();
         Self::protected(move |_, routes| with_token(routes, &token))
     }
 
-    /// Creates a configuration with the check `protect`. The routes accept only requests to loopback hosts.
+    /// Creates a configuration in which `protect` adds the authentication of operators. The operator routes accept only
+    /// requests to loopback hosts.
     pub(super) fn protected(
         protect: impl Fn(&Server, Router) -> Result<Router, BuildError> + Send + Sync + 'static,
     ) -> Self {
         Self { protect: Arc::new(protect), allowed_hosts: loopback_hosts() }
     }
 
-    /// Sets the accepted `Host` headers. This check prevents DNS rebinding, an attack in which a web page reaches the
-    /// routes through the host name of the web page. An empty list means that all hosts are accepted. Default: the
-    /// loopback hosts.
+    /// Sets the accepted `Host` headers. The check of `Host` headers prevents DNS rebinding. In a DNS rebinding attack,
+    /// a web page points its own host name to your server and then sends requests to the routes. An empty list means
+    /// that all hosts are accepted. Default: the loopback hosts.
     #[must_use]
     pub fn with_allowed_hosts(mut self, hosts: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.allowed_hosts = hosts.into_iter().map(Into::into).collect();
@@ -87,8 +88,8 @@ impl fmt::Debug for OperatorConfig {
 }
 
 impl Server {
-    /// Returns HTTP routes for operators, to list, inspect, retry, cancel and purge runs. Merge these routes into your
-    /// application, preferably on a port that only operators can reach.
+    /// Returns HTTP routes for operators, to list, inspect, retry, cancel and purge runs. Merge the operator routes
+    /// into your application, preferably on a port that only operators can reach.
     ///
     /// | route | effect |
     /// |---|---|
@@ -96,14 +97,14 @@ impl Server {
     /// | `GET /runs/{owner}/{id}` | returns a run and its timeline, without recorded values |
     /// | `POST /runs/{owner}/{id}/retry` | retries the run |
     /// | `POST /runs/{owner}/{id}/cancel` | cancels the run |
-    /// | `DELETE /runs/{owner}/{id}` | removes the run, if it has ended |
+    /// | `DELETE /runs/{owner}/{id}` | removes the run, if the run has ended |
     ///
-    /// The server logs each retry, cancellation and purge under the target `antiphon::audit`. The log entry contains
+    /// The server logs each retry, cancellation and purge under the target `antiphon::audit`. Each log entry contains
     /// the action, the run, the result and the operator. The operator is a principal, or the first digits of the
     /// SHA-256 digest of the bearer token.
     ///
-    /// The routes accept only loopback host names, unless you allow other host names. They reject requests from web
-    /// pages:
+    /// The operator routes accept only loopback host names, unless you allow other host names. The operator routes
+    /// reject requests from web pages:
     ///
     /// ```
     /// # fn example(server: &antiphon::Server, token: &str) -> Result<axum::Router, antiphon::BuildError> {
@@ -163,7 +164,8 @@ fn with_token(routes: Router, token: &str) -> Result<Router, BuildError> {
         )));
     }
     let expected: [u8; 32] = Sha256::digest(token).into();
-    // A token does not contain a name. So the first digits of its digest identify the token among several tokens.
+    // A token does not contain the name of the operator. So the audit log contains the first digits of the token's
+    // digest, which distinguish several tokens.
     let digits = u32::from_be_bytes([expected[0], expected[1], expected[2], expected[3]]);
     let operator = Operator(format!("token {digits:08x}"));
     Ok(routes.layer(middleware::from_fn(move |mut request: Request, next: Next| {
@@ -182,14 +184,14 @@ fn with_token(routes: Router, token: &str) -> Result<Router, BuildError> {
 fn admits(expected: &[u8; 32], headers: &HeaderMap) -> bool {
     let brought = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let token = brought.and_then(|value| value.strip_prefix("Bearer "));
-    // The digests have equal length and are compared in constant time.
+    // The digests have equal length, and `same` compares the digests in constant time.
     token.is_some_and(|token| same(&<[u8; 32]>::from(Sha256::digest(token.trim())), expected))
 }
 
 /// Returns whether two digests are equal, in constant time.
 fn same(one: &[u8; 32], other: &[u8; 32]) -> bool {
     let differs = one.iter().zip(other).fold(0, |differs, (one, other)| differs | (one ^ other));
-    // This call prevents the optimizer from leaving the loop early.
+    // `black_box` prevents an optimization that ends the loop at the first different byte.
     std::hint::black_box(differs) == 0
 }
 
@@ -212,7 +214,8 @@ impl<S: Sync> FromRequestParts<S> for Operator {
 }
 
 impl Operator {
-    /// Logs the action, the run, the operator and the result. The log entry contains no recorded data of the run.
+    /// Logs the action, the run, the operator and the result. The log entry does not contain recorded values of the
+    /// run.
     fn audit<T: serde::Serialize>(&self, action: &'static str, run: &str, result: &Result<T>) {
         let operator = &*self.0;
         match result {

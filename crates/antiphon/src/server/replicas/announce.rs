@@ -14,10 +14,11 @@ use super::Replicas;
 use crate::changes::{Change, ChangeNotice};
 use antiphon_transport::session::ChangeId;
 
-/// How long a change waits before it is announced. Equal changes within this time are announced once.
+/// How long a change waits before the replica announces the change. If equal changes occur while a change waits, the
+/// replica announces the change only once.
 const WINDOW: Duration = Duration::from_millis(20);
 
-/// The changes that wait to be announced. If a change is added twice, it is announced once.
+/// The changes that wait to be announced. If a change is added twice, the replica announces the change only once.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     pending: Mutex<BTreeSet<Change>>,
@@ -64,7 +65,7 @@ impl Replicas {
 async fn announce(replicas: Arc<Replicas>) {
     let mut number = 0;
     loop {
-        // A server that stops announces the changes that it has not announced yet.
+        // Before a server stops, the server announces the changes that still wait.
         let is_last = tokio::select! {
             () = replicas.stopped.cancelled() => true,
             () = replicas.outbox.wake.notified() => false,
@@ -76,7 +77,7 @@ async fn announce(replicas: Arc<Replicas>) {
             number += 1;
             let event = encode(&replicas.id, number, &change);
             let own = Announcement { from: replicas.id.clone(), number, change };
-            // A send fails if no client listens. This is not an error.
+            // A send fails if no client listens, which is not an error.
             let _ = replicas.told.send(own.told());
             if let Err(error) = replicas.bus.publish(&replicas.topic, event.into()).await {
                 tracing::warn!(%error, "a change could not be announced to the other replicas");
@@ -94,18 +95,18 @@ fn encode(from: &str, number: u64, change: &Change) -> Vec<u8> {
         serde_json::to_vec(&announcement).expect("names and numbers are JSON")
     };
     let event = encode(change);
-    // If the event is too long because of its URI, the event announces instead that any list or resource may have
-    // changed. The ID of an elicitation always fits.
+    // If a long URI makes the event too long, this code announces instead that any list or resource may have changed.
+    // The ID of an elicitation always fits into an event.
     if event.len() > MAX_EVENT { encode(&Change::Any) } else { event }
 }
 
-/// The number of the last announcement from each replica. The announcements of a replica arrive in order, but can
-/// arrive twice.
+/// The number of the last announcement that each replica has sent. The announcements of a replica arrive in order, but
+/// an announcement can arrive twice.
 #[derive(Debug, Default)]
 struct Heard(HashMap<String, (u64, Instant)>);
 
-/// How long an announcement number is remembered after the last announcement of its replica. Duplicate announcements
-/// arrive within this time.
+/// How long this process stores the last announcement number of a replica. A duplicate announcement arrives much sooner
+/// than this time.
 const FORGOTTEN: Duration = Duration::from_secs(10 * 60);
 
 impl Heard {

@@ -2,21 +2,23 @@
 
 use std::{sync::Arc, time::Duration};
 
-use antiphon_transport::jitter;
-
 use super::Replicas;
-use crate::durable::{KINDS, remove_all};
+use crate::{
+    base::jitter,
+    durable::{KINDS, remove_all},
+};
 
-/// The shortest lifetime of the records. Sessions can have a shorter lifetime.
+/// The shortest lifetime of a record. Only session records can have a shorter lifetime.
 const LIFE: Duration = Duration::from_secs(30);
 
-/// Removes expired records, and the records that depend on them. Every replica calls this function. The store ensures
-/// that each record is removed only once.
+/// Removes expired records, and the records that depend on expired records. Every replica calls this function. The
+/// store ensures that only one replica removes a record.
 pub(super) async fn clean_up(replicas: Arc<Replicas>) {
     loop {
         let life = replicas.sessions().map_or(LIFE, |sessions| sessions.shortest_life().min(LIFE));
-        let pause = jitter::around((life / 2).max(Duration::from_secs(1)));
+        let pause = jitter((life / 2).max(Duration::from_secs(1)));
         tokio::select! {
+            biased;
             () = replicas.stopped.cancelled() => return,
             () = tokio::time::sleep(pause) => {}
         }

@@ -1,5 +1,4 @@
-//! The state that replicas share, in addition to tasks: the announcement of changes, and the removal of expired
-//! records.
+//! The work that replicas share, in addition to tasks: they announce changes to each other, and remove expired records.
 //!
 //! | kind | name | content |
 //! |---|---|---|
@@ -7,7 +6,8 @@
 //! | record | `groups/…` | see `run/groups.rs` |
 //! | topic | `changes/<audience>` | a notification that a list or a resource has changed |
 //!
-//! The crate `antiphon-http` shares the sessions. Its documentation contains a table of the session records.
+//! The crate `antiphon-http` stores the sessions that replicas share. The documentation of `antiphon-http` contains a
+//! table of the session records.
 
 mod announce;
 mod cleanup;
@@ -35,7 +35,7 @@ use crate::{
     run::Pending,
 };
 
-/// The sessions that a transport shares with the other replicas.
+/// The HTTP sessions, which a transport shares with the other replicas.
 pub(super) trait Sessions: Any + Send + Sync {
     /// Returns the shortest lifetime of the session records.
     fn shortest_life(&self) -> Duration;
@@ -43,7 +43,7 @@ pub(super) trait Sessions: Any + Send + Sync {
     /// Removes expired session records.
     fn clean_up(&self) -> Pending<'_, ()>;
 
-    /// Waits until the sessions of this replica are closed, or until a timeout.
+    /// Waits until this replica has closed all its sessions, or until a timeout.
     fn ended(&self) -> Pending<'_, ()>;
 }
 
@@ -84,7 +84,7 @@ impl Replicas {
         })
     }
 
-    /// Returns the sessions that a transport shares, if any.
+    /// Returns the HTTP sessions, or `None` if no transport shares sessions with other replicas.
     pub(super) fn sessions(&self) -> Option<&dyn Sessions> {
         self.sessions.as_deref()
     }
@@ -107,7 +107,8 @@ impl Replicas {
         }
     }
 
-    /// Starts to receive announcements from the other replicas. After this method returns, no announcement is missed.
+    /// Starts to receive announcements from the other replicas. After this method returns, this replica receives all
+    /// later announcements.
     pub(super) async fn ready(self: &Arc<Self>) -> antiphon_store::Result<()> {
         let begin = async || {
             self.begin_changes(self.subscribe_changes().await?);

@@ -5,13 +5,13 @@ use opentelemetry::{
     metrics::{Meter, MeterProvider},
 };
 
-/// The telemetry settings of a server. They determine where the server records metrics, and whether spans contain user
-/// data.
+/// The telemetry settings of a server. The settings determine where the server records metrics, and whether spans
+/// contain user data.
 ///
 /// The server records metrics with an OpenTelemetry meter provider. Spans are `tracing` spans with the target
-/// `antiphon`, and they also appear in the context of log lines. If your program has a `tracing-opentelemetry` layer,
-/// the `tracing` spans also become OpenTelemetry spans. This crate does not export telemetry, and does not change
-/// global providers.
+/// `antiphon`, and these spans also appear in the context of log lines. If your program has a `tracing-opentelemetry`
+/// layer, the `tracing` spans also become OpenTelemetry spans. This crate does not export telemetry, and does not
+/// change global providers.
 ///
 /// ```
 /// use antiphon::{Server, telemetry::Telemetry};
@@ -34,7 +34,7 @@ impl Telemetry {
     }
 
     /// Creates telemetry that records metrics with the global meter provider. Set the global meter provider before you
-    /// call this method. A provider that you set later is not used.
+    /// call this method. If you set the global meter provider later, the server does not use this provider.
     pub fn global() -> Self {
         Self { meter: global::meter_with_scope(scope()), content: false }
     }

@@ -1,10 +1,10 @@
-//! All metrics.
+//! All metrics of the server.
 
 use opentelemetry::metrics::{Counter, Gauge, Histogram, Meter, UpDownCounter};
 
 use super::Outcome;
 
-/// A metric with its name, kind, unit and description.
+/// The definition of a metric: the name, kind, unit and description.
 #[derive(Debug)]
 pub(super) struct Metric {
     pub(super) name: &'static str,
@@ -177,7 +177,7 @@ impl Instruments {
     }
 }
 
-/// The values of a metric label for outcomes.
+/// The label values with which metrics report the outcome of a run.
 impl Outcome {
     pub(super) fn name(self) -> &'static str {
         match self {

@@ -35,19 +35,19 @@ struct LegSpanInner {
     way: &'static str,
     began: Instant,
     left: Mutex<Option<Left>>,
-    /// How many new answers of users the tool received, by channel and by outcome.
+    /// The number of new user answers that the tool received, for each channel and each kind of answer.
     answers: Mutex<BTreeMap<(&'static str, &'static str), u64>>,
-    /// Whether the span belongs only to the leg. Otherwise, the span belongs to a request, which records its own
+    /// Whether the span belongs only to the leg. If `false`, the span belongs to a request, and the request records the
     /// errors.
     own: bool,
-    /// Set after the span has recorded the run's ID, so that it records the ID once.
+    /// A marker that is set when the span records the run's ID, so that the span records the ID only once.
     named: OnceLock<()>,
 }
 
-/// The counts of a leg, saved when its replay machine was taken out of the run.
+/// The counts of a leg. The telemetry saves these counts when the driver takes the replay machine out of the run.
 struct Left {
     tally: Tally,
-    /// The methods of the new questions.
+    /// The MCP methods of the questions that this leg asked and that no earlier leg has asked.
     asks: Vec<&'static str>,
 }
 
@@ -60,7 +60,7 @@ impl LegSpan {
         journal: Option<&Journal>,
     ) -> Self {
         let Some(telling) = recorder.0.as_ref().map(Arc::clone) else { return Self(None) };
-        // The URI of a resource can contain private data, so it is not recorded.
+        // The URI of a resource can contain private data, so the span does not contain the URI.
         let name = match method {
             "tools/call" => Some(KeyValue::new("gen_ai.tool.name", name.to_owned())),
             "prompts/get" => Some(KeyValue::new("gen_ai.prompt.name", name.to_owned())),
@@ -135,7 +135,8 @@ impl LegSpan {
         leg.instrument(self.0.as_ref().map_or_else(Span::none, |told| told.span.clone()))
     }
 
-    /// Writes the trace context of the run's first leg into the journal. Later legs use this trace context.
+    /// Writes the trace context of the run's first leg into the journal. Later legs of the run use the trace context of
+    /// the first leg.
     pub(crate) fn mark(&self, journal: &mut Journal) {
         let Some(told) = &self.0 else { return };
         told.name_run(&journal.run);
@@ -152,13 +153,13 @@ impl LegSpan {
     }
 
     /// Creates the span of a question that is sent while the tool waits. `to_client` is true if the question is sent to
-    /// the client, and false if it is sent to a provider.
+    /// the client, and false if the question is sent to a provider.
     pub(crate) fn ask(&self, request: &mut Value, to_client: bool) -> Spanned {
         let Some(told) = &self.0 else { return Spanned::none() };
         let method = method(request);
         told.count_ask(method, if to_client { told.way } else { "provider" });
         if !to_client {
-            // The model of a provider creates its own spans.
+            // The client for a provider's model creates the span for this request.
             return Spanned::none();
         }
         let span = tracing::info_span!(
@@ -175,8 +176,8 @@ impl LegSpan {
         Spanned(span)
     }
 
-    /// Records the channel and the outcome of a user's answer until the end of the leg. Call this method once for each
-    /// answer, but not on replay.
+    /// Counts a user's answer by channel and by kind (`outcome`). The leg adds the counts to the metrics when the leg
+    /// ends. Call this method once for each answer, but not on replay.
     pub(crate) fn answered(&self, channel: &'static str, outcome: &'static str) {
         let Some(told) = &self.0 else { return };
         let mut answers = told.answers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -185,7 +186,7 @@ impl LegSpan {
 
     /// Creates the span of a step whose side effect runs now.
     pub(crate) fn step(&self, key: &Key) -> Spanned {
-        // The names of internal steps are empty. They have no span.
+        // Internal steps have an empty name, and have no span.
         let Some(told) = self.0.as_ref().filter(|_| !key.name().is_empty()) else { return Spanned::none() };
         let name = key.name();
         Spanned(tracing::info_span!(
@@ -199,7 +200,7 @@ impl LegSpan {
         ))
     }
 
-    /// Saves the counts of the replay machine until the end of the leg.
+    /// Saves the counts of the replay machine, because the telemetry needs the counts at the end of the leg.
     pub(crate) fn leaving(&self, machine: &Machine) {
         let Some(told) = &self.0 else { return };
         let new = machine.pending().into_iter().filter(|(key, _)| !machine.is_unanswered(key));
@@ -272,7 +273,7 @@ impl LegSpanInner {
         self.count_answers(&answers);
         if let Some(Left { tally, asks }) = left {
             self.count(tally);
-            // In a session, the questions were already counted when they were sent.
+            // In a session, the server has already counted each question when it sent the question.
             if matches!(how, How::Round | How::Waits) {
                 for method in asks {
                     self.count_ask(method, self.way);
@@ -319,7 +320,7 @@ impl LegSpanInner {
     }
 }
 
-/// Returns the initial journal of a new task. It contains the trace context of the request.
+/// Returns the initial journal of a new task. The initial journal contains the trace context of the request.
 pub(crate) fn begun(extensions: &Extensions) -> Option<Journal> {
     let operation = extensions.get::<RequestSpan>()?;
     let mut journal = Journal::new(String::new());
@@ -338,7 +339,7 @@ fn place_of(journal: &Journal) -> Option<SpanContext> {
     trace::from_line(journal.trace.as_deref()?)
 }
 
-/// Returns the trace context of a span. This call starts the span, so the parent of the span can no longer be set.
+/// Returns the trace context of a span. This call starts the span, so you must set the span's parent before this call.
 fn context(span: &Span) -> SpanContext {
     span.context().span().span_context().clone()
 }
@@ -380,7 +381,7 @@ fn local(name: Option<&KeyValue>) -> Span {
     )
 }
 
-/// Returns the name of a question's method. There are three methods of questions.
+/// Returns the MCP method of a question as a static text. A question has one of three methods.
 fn method(request: &Value) -> &'static str {
     match request["method"].as_str() {
         Some("elicitation/create") => "elicitation/create",

@@ -1,5 +1,5 @@
-//! The telemetry items with the feature `telemetry`. The module `off` contains the same items for builds without this
-//! feature.
+//! The telemetry items for builds with the feature `telemetry`. The module `off` contains the same items for builds
+//! without this feature.
 
 mod config;
 mod instruments;

@@ -7,7 +7,7 @@ use opentelemetry::{KeyValue, metrics::Meter};
 
 use super::{Outcome, Telemetry, instruments::Instruments};
 
-/// Records metrics. If telemetry is off, the recorder is empty.
+/// A recorder for metrics. If telemetry is off, the recorder is empty.
 #[derive(Clone, Default)]
 pub(crate) struct Recorder(pub(super) Option<Arc<Telling>>);
 
@@ -58,12 +58,12 @@ impl Recorder {
         self.tell(|it| it.shed.add(1, &[]));
     }
 
-    /// Counts a new task, before its first leg.
+    /// Counts a new task, before the first leg of the task starts.
     pub(crate) fn run_begun(&self, tool: &str) {
         self.tell(|it| it.begun.add(1, &of_tool(tool)));
     }
 
-    /// Counts a run that ended while no leg was running.
+    /// Counts a run that ended while no leg was running, for example after a cancellation.
     pub(crate) fn run_ended(&self, tool: &str, outcome: Outcome) {
         self.tell(|it| {
             let mut about = of_tool(tool).to_vec();
@@ -99,7 +99,7 @@ impl Recorder {
         self.tell(|it| it.repaired.add(1, &of_tool(tool)));
     }
 
-    /// Counts a run that has waited for too long.
+    /// Counts a run that the server ended because no answer arrived within the maximum wait.
     pub(crate) fn run_expired(&self, tool: &str) {
         self.tell(|it| it.expired.add(1, &of_tool(tool)));
     }
@@ -125,7 +125,7 @@ fn of_tool(tool: &str) -> [KeyValue; 2] {
     [KeyValue::new("mcp.method.name", "tools/call"), KeyValue::new("gen_ai.tool.name", tool.to_owned())]
 }
 
-/// A job in progress. Dropping this value records the outcome of the job.
+/// A job in progress. Dropping this value adds the result of the job to the metrics.
 pub(crate) struct Leased {
     recorder: Recorder,
     redelivered: bool,
@@ -133,7 +133,7 @@ pub(crate) struct Leased {
 }
 
 impl Leased {
-    /// Sets the outcome of the job: `done`, `later`, `lost` or `buried`.
+    /// Sets the result of the job: `done`, `later`, `lost` or `buried`.
     pub(crate) fn became(&mut self, outcome: &'static str) {
         self.outcome = outcome;
     }

@@ -20,12 +20,13 @@ use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
 use super::{Recorder, recorder::Telling, spanned};
 
-/// The properties of a request that are known before it is processed.
+/// The properties of a request that the server can read before it processes the request.
 #[derive(Debug)]
 pub(crate) struct About<'a> {
-    /// The name of the method, or `_OTHER` if MCP has no such method. Clients can send any text as a method name.
+    /// The name of the method, or `_OTHER` if MCP has no method with this name. Clients can send any text as a method
+    /// name.
     pub(crate) method: &'static str,
-    /// The name of the tool or prompt, if the server has such an item. Clients can send any text as a name.
+    /// The name of the tool or prompt, if the server has an item with this name. Clients can send any text as a name.
     pub(crate) name: Option<&'a str>,
     /// The URI of the resource, which can contain private data.
     pub(crate) uri: Option<&'a str>,
@@ -33,11 +34,11 @@ pub(crate) struct About<'a> {
     pub(crate) revision: &'static str,
     pub(crate) id: String,
     pub(crate) meta: &'a Map<String, Value>,
-    /// Whether the request used HTTP. If it did, `header` is the trace context of the HTTP request.
+    /// Whether the request used HTTP. If `true`, `header` is the trace context of the HTTP request.
     pub(crate) http: bool,
     pub(crate) header: Option<(&'a str, Option<&'a str>)>,
-    /// Whether the request belongs to a run. In this case, the parent span is known only after the sealed state is
-    /// decrypted.
+    /// Whether the request belongs to a run. If `true`, the server can determine the parent span only after it has
+    /// decrypted the sealed state.
     pub(crate) is_run: bool,
 }
 
@@ -49,7 +50,7 @@ pub(crate) enum Ended<'a> {
     Failed,
     /// The server returned a JSON-RPC error.
     Refused(i32),
-    /// The result of the tool. It is only recorded if spans contain user data.
+    /// The result of the tool. The span contains the result of the tool only if spans contain user data.
     Said(&'a Value),
 }
 
@@ -78,7 +79,7 @@ impl RequestSpan {
         let telling = Arc::clone(recorder.0.as_ref()?);
         let About { method, name, revision, .. } = *about;
         let transport = if about.http { "tcp" } else { "pipe" };
-        // A span of the SDK lasts as long as the connection, so it cannot be the parent.
+        // A span of the SDK lasts as long as the connection, so the SDK's span must not be the parent of this span.
         let span = tracing::info_span!(
             target: "antiphon",
             parent: None,
@@ -123,7 +124,7 @@ impl RequestSpan {
             if let Some(uri) = about.uri {
                 span.set_attribute("mcp.resource.uri", uri.to_owned());
             }
-            // These tools receive answers of users. The tools of the form also receive a view key.
+            // These tools receive answers of users as arguments. The tools that the form calls also receive a view key.
             let is_secret = matches!(name, Some("ask_open" | "ask_answer" | "task_answer"));
             if let Some(arguments) = about.arguments.filter(|_| !is_secret) {
                 let arguments = serde_json::to_string(arguments).unwrap_or_default();
@@ -147,11 +148,11 @@ impl RequestSpan {
         })))
     }
 
-    /// Sets the parent of the span, and returns the span. The parent is the trace context that the client sent. If the
-    /// run has a trace context from another trace, the run's trace context becomes the parent. The client's trace
-    /// context then becomes a link.
+    /// Sets the parent of the span, and returns the span. By default, the parent is the trace context that the client
+    /// sent. If the run began in another trace, the run's trace context becomes the parent, and the client's trace
+    /// context becomes a link.
     ///
-    /// The parent can be set only before the span is entered. So only the first call of this method sets the parent.
+    /// A span accepts a parent only before the span is entered, so only the first call of `place` sets the parent.
     pub(super) fn place(&self, run: Option<SpanContext>) -> &Span {
         let Request { span, remote, placed, .. } = &*self.0;
         if placed.swap(true, Ordering::Relaxed) {
@@ -177,8 +178,7 @@ impl RequestSpan {
         work.instrument(if self.0.is_run { Span::none() } else { self.place(None).clone() })
     }
 
-    /// Returns a guard. Dropping the guard records the end of the request. This also works if the request is
-    /// cancelled.
+    /// Returns a guard. Dropping the guard records the end of the request, even if the request is cancelled.
     pub(crate) fn in_flight(&self) -> InFlight {
         InFlight { operation: self.clone(), error: Some("dropped"), code: None }
     }

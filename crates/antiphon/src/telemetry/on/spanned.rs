@@ -6,7 +6,7 @@ use tracing::{Instrument as _, Span, instrument::Instrumented};
 
 use crate::error::Error;
 
-/// The span of a step or a question. The span is often disabled.
+/// The span of a step or a question. The span is disabled if, for example, no subscriber collects spans.
 #[derive(Clone, Debug)]
 pub(crate) struct Spanned(pub(super) Span);
 
@@ -25,7 +25,7 @@ impl Spanned {
         work.instrument(self.0)
     }
 
-    /// Records an error.
+    /// Records an error in the span.
     pub(crate) fn failed(&self, error: &Error) {
         failed(&self.0, error.kind().name());
     }

@@ -13,8 +13,8 @@ use crate::{
 /// A question that the server sent to the test client.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Question {
-    /// The question key. On MCP 2026-07-28, this is the complete key, for example `ann/vote#2`. On MCP 2025-11-25,
-    /// this is only the name that the tool's author chose.
+    /// The question key. On MCP 2026-07-28, `key` contains the complete question key, for example `ann/vote#2`. On MCP
+    /// 2025-11-25, `key` contains only the name that the tool's author chose.
     pub key: String,
     /// The MCP method of the question: `elicitation/create`, `sampling/createMessage` or `roots/list`.
     pub method: String,
@@ -31,7 +31,8 @@ impl Question {
         Self { key: key.map(str::to_owned).or(named).unwrap_or(fallback), method, params }
     }
 
-    /// Returns the message to the user. For a sampling request, returns the last message to the model.
+    /// Returns the text that the question shows to the user. For a sampling request, returns the text of the last
+    /// message to the model.
     pub fn message(&self) -> &str {
         let asked = self.params["messages"].as_array().and_then(|messages| messages.last());
         asked
@@ -44,32 +45,33 @@ impl Question {
     }
 
     /// Returns the additional data that the tool sent for a custom form of the client, or `None` if the tool sent no
-    /// such data.
+    /// additional data.
     pub fn context(&self) -> Option<&Value> {
         self.params["_meta"].get(CONTEXT_META)
     }
 
-    /// Returns the name that the tool's author chose for the question. This is a part of the question key.
+    /// Returns the name that the tool's author chose for the question. The name is a part of the question key.
     pub fn name(&self) -> &str {
         let name = self.key.rsplit('/').next().unwrap_or_default();
         name.split(['#', '~']).next().unwrap_or_default()
     }
 }
 
-/// The field that marks an answer as an error.
+/// The name of the JSON field that marks a scripted answer as an error.
 pub(super) const ERROR: &str = "\u{0}error";
 
 type ByHand = Box<dyn FnMut(&Question) -> Option<Value> + Send>;
 
-/// Scripted answers to the questions of a server, for a test client.
+/// Scripted answers, with which a test client answers the questions of a server.
 ///
 /// For each question, the client first searches for an answer with the complete question key. If the script has no
-/// such answer, the client searches for an answer with the name that the tool's author chose. If you add several
-/// answers with the same key, the client uses them in order, and then repeats the last one.
+/// answer with the complete question key, the client searches for an answer with the name that the tool's author chose.
+/// If you add several answers with one key, the client uses these answers in order, and then repeats the last answer.
 ///
-/// If the script contains no answer to a question, the client declines a form, or replies to a sampling request with
-/// an empty text. But if the script contains an unused answer of the same kind with another key, one of the keys is
-/// probably misspelled. In this case, the call fails with an error that contains both keys.
+/// If the script contains no answer to a form, the client declines the form. If the script contains no reply to a
+/// sampling request, the client replies with an empty text. But if the script contains an unused answer of the same
+/// kind with another key, one of the keys is probably misspelled. The call then fails with an error that contains both
+/// keys.
 #[derive(Default)]
 pub struct Answers {
     by_key: BTreeMap<String, VecDeque<Value>>,
@@ -79,7 +81,7 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// Creates a script without answers. The client then declines every form.
+    /// Creates a script without answers. With an empty script, the client declines every form.
     pub fn new() -> Self {
         Self::default()
     }
@@ -140,20 +142,21 @@ impl Answers {
     /// Answers a question with a JSON-RPC error. `key` is the question key. To simulate a user who rejects the
     /// question, use the code `-1`.
     ///
-    /// On MCP 2026-07-28, a client cannot answer a question with an error. So the question stays unanswered.
+    /// On MCP 2026-07-28, a client cannot answer a question with an error. So on MCP 2026-07-28, the client leaves the
+    /// question unanswered if the scripted answer is an error.
     #[must_use]
     pub fn error(self, key: &str, code: i32, message: &str) -> Self {
         self.raw(key, json!({ERROR: {"code": code, "message": message}}))
     }
 
-    /// Answers a question for roots. `uris` are the URIs of the roots.
+    /// Answers a question that asks for the client's roots. `uris` are the URIs of the roots.
     #[must_use]
     pub fn roots(self, uris: &[&str]) -> Self {
         let roots: Vec<_> = uris.iter().map(|uri| json!({"uri": uri})).collect();
         self.raw("roots", json!({"roots": roots}))
     }
 
-    /// Answers a question with the MCP result `result`, without changes. `key` is the question key.
+    /// Answers a question with the unchanged MCP result `result`. `key` is the question key.
     #[must_use]
     pub fn raw(mut self, key: &str, result: Value) -> Self {
         self.by_key.entry(key.to_owned()).or_default().push_back(result);

@@ -1,4 +1,4 @@
-//! The test client, the scripted answers, and the test harness that uses both.
+//! The test client, the scripted answers, and the test harness.
 
 mod answers;
 mod replicas;
@@ -24,13 +24,14 @@ use crate::{
     server::Server,
 };
 
-/// A test client in the same process as the server. It is connected to the server over a byte stream.
+/// A test client in the same process as the server. A byte stream connects the test client to the server.
 pub struct Client {
     revision: Revision,
     capabilities: Value,
-    /// The host whose behavior the client imitates, if any.
+    /// The profile of the host whose behavior the client imitates. The value is `None` if the client does not imitate a
+    /// host.
     host: Option<HostProfile>,
-    /// The time after which the client cancels a request, if any.
+    /// The time after which the client cancels a request, if the client has a time limit.
     limit: Option<Duration>,
     answers: Answers,
     meta: Value,
@@ -38,37 +39,39 @@ pub struct Client {
     writer: WriteHalf<DuplexStream>,
     next_id: u64,
     frames: Vec<Frame>,
-    /// The methods of the sent requests, by ID.
+    /// The method of each sent request, by the ID of the request.
     methods: BTreeMap<u64, String>,
     max_rounds: u32,
     serving: JoinHandle<()>,
 }
 
-/// How long the client waits for a message of the server. This is long enough for a busy machine, and short enough for
-/// a test.
+/// How long the client waits for a message from the server. This time is long enough for a busy machine, and short
+/// enough for a test.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A request, and everything that the server sent for this request: the result, the questions and the notifications.
+/// The messages that the server sent for one request: the result, the questions and the notifications.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Talk {
     /// The result of the request.
     pub result: Value,
     /// The questions that the server asked during the request, in order.
     pub asked: Vec<Question>,
-    /// The number of results that required input, before the final result. On MCP 2025-11-25, this is always 0.
+    /// The number of rounds in which the server asked for input before it sent the final result. On MCP 2025-11-25, the
+    /// number is always 0.
     pub rounds: u32,
     /// The notifications that the server sent during the request.
     pub notifications: Vec<Value>,
 }
 
 impl Talk {
-    /// Returns the text of the result. If the result contains several text blocks, they are joined with newlines.
+    /// Returns the text of the result. If the result contains several text blocks, this method joins the blocks with
+    /// newlines.
     pub fn text(&self) -> String {
         let blocks = self.result["content"].as_array().into_iter().flatten();
         blocks.filter_map(|block| block["text"].as_str()).collect::<Vec<_>>().join("\n")
     }
 
-    /// Returns whether the result is an error.
+    /// Returns `true` if the tool returned an error result.
     pub fn is_error(&self) -> bool {
         self.result["isError"] == true
     }
@@ -91,11 +94,11 @@ pub struct Frame {
 /// A JSON-RPC error that the server returned.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Failed {
-    /// The error code.
+    /// The JSON-RPC error code.
     pub code: i64,
-    /// The error message.
+    /// The message of the JSON-RPC error.
     pub message: String,
-    /// The error data.
+    /// The `data` of the JSON-RPC error.
     pub data: Value,
 }
 
@@ -161,8 +164,8 @@ impl Client {
         Self::open(server, revision, host.capabilities(revision), Some(host)).await
     }
 
-    /// Calls [`start_connection`](Self::start_connection) and boxes its future. This method and others with this return
-    /// type are not `async`. Otherwise, each author's tests would compile the future again.
+    /// Calls [`start_connection`](Self::start_connection) and boxes the future. The methods that return a boxed future
+    /// are not `async`, so that only this crate compiles the futures, and not each program with tests.
     fn open(
         server: &Server,
         revision: Revision,
@@ -181,7 +184,7 @@ impl Client {
         let (near, far) = tokio::io::duplex(1 << 20);
         let server = server.clone();
         let serving = tokio::spawn(async move {
-            // All test clients of a server have the same user, like clients over stdio.
+            // All test clients of a server act as one user, like clients over stdio.
             let stream = antiphon_transport::legacy_tasks::Lines::server(far);
             if let Err(error) = server.serve_connection(stream, Connection::only()).await {
                 tracing::debug!(%error, "a test connection ended");
@@ -222,7 +225,8 @@ impl Client {
         self
     }
 
-    /// Sets the time after which the client cancels a request. Default: the limit of the [`HostProfile`], or none.
+    /// Sets the time after which the client cancels a request. Default: the time limit of the [`HostProfile`], or no
+    /// limit.
     #[must_use]
     pub fn with_limit(mut self, limit: Duration) -> Self {
         self.limit = Some(limit);
@@ -242,13 +246,13 @@ impl Client {
         self.answers = answers;
     }
 
-    /// Replaces the additional `_meta` entries. Later requests contain the new entries.
+    /// Replaces the additional `_meta` entries. Requests after a call of `set_meta` contain the new entries.
     pub fn set_meta(&mut self, meta: Value) {
         self.meta = meta;
     }
 
-    /// Sets the number of rounds after which the client stops the run. Real clients also have such a limit.
-    /// Default: 100.
+    /// Sets the number of rounds after which the client stops the run. Real clients also have a maximum number of
+    /// rounds. Default: 100.
     pub fn set_max_rounds(&mut self, rounds: u32) {
         self.max_rounds = rounds;
     }
@@ -310,8 +314,8 @@ impl Client {
         }
     }
 
-    /// Sends one request and returns its result. If the result requires input, this method does not answer the
-    /// questions, and returns the result.
+    /// Sends one request and returns the result, even if the result contains questions. This method does not answer
+    /// questions.
     ///
     /// # Errors
     ///
@@ -397,7 +401,8 @@ impl Client {
         json!({"name": name, "version": env!("CARGO_PKG_VERSION")})
     }
 
-    /// Returns the answer to a question, or `None` if the host does not answer the question.
+    /// Returns the answer that the client sends to a question. Returns `None` if the imitated host does not answer the
+    /// question.
     fn answer(&mut self, question: &Question) -> Result<Option<Value>> {
         let is_form = question.method == "elicitation/create" && question.params["mode"] != "url";
         let host = self.host.filter(|_| is_form);

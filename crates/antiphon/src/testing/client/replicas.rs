@@ -12,10 +12,11 @@ use crate::{
     trace,
 };
 
-/// A test harness that runs a tool to its end. After every question, the harness continues the run on a new replica.
+/// A test harness that runs a tool until the tool returns. After every question, the harness continues the run on a new
+/// replica.
 ///
-/// The harness also sends answers in several parts, repeats requests, and sends old requests again after newer
-/// requests.
+/// The harness also sends the answers of a round in several parts, repeats requests, and sends old requests again after
+/// newer requests.
 ///
 /// ```
 /// # use antiphon::{prelude::*, testing::{Answers, Replicas}};
@@ -33,9 +34,10 @@ use crate::{
 /// # }).unwrap();
 /// ```
 pub struct Replicas {
-    /// A function that creates the shared world of a schedule.
+    /// A function that creates a world for each schedule. A world is external state, for example a database, that all
+    /// replicas of a schedule share.
     world: Box<dyn Fn() -> World + Send + Sync>,
-    /// Whether the replicas share a world. If they do, side effects can be compared.
+    /// Whether the replicas share a world. If the replicas share a world, the harness can compare side effects.
     has_world: bool,
     seal: SealConfig,
     seed: u64,
@@ -46,7 +48,7 @@ pub struct Replicas {
 /// The objects that all replicas of one schedule share.
 struct World {
     replica: Box<dyn Fn() -> ServerBuilder + Send + Sync>,
-    /// A function that returns the changes that the tool has made.
+    /// A function that returns the changes that the tool has made to the world.
     look: Box<dyn Fn() -> Value + Send + Sync>,
 }
 
@@ -54,8 +56,7 @@ struct World {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Report {
-    /// The tool's result. It is the same in every schedule, unless you allow different results. A schedule is an order
-    /// of requests.
+    /// The tool's result. Every schedule (order of requests) has this result, unless you allow different results.
     pub result: Value,
     /// The number of schedules that the harness has run.
     pub schedules: u32,
@@ -69,13 +70,14 @@ pub struct Report {
     pub rounds: u32,
 }
 
-/// If a run needs more rounds than this, it counts as endless.
+/// The maximum number of rounds of a run. If a run needs more rounds than this maximum, the harness returns an error,
+/// because the run seems endless.
 const ROUNDS: u32 = 1000;
 
 impl Replicas {
-    /// Creates a harness. `replica` is a function that returns a builder for each new replica. The harness replaces
-    /// the seal settings and the limits of this builder: all replicas have the same encryption key, and the default
-    /// limits with 1000 rounds.
+    /// Creates a test harness. `replica` is a function that returns a builder for each new replica. The harness
+    /// replaces the seal settings and the limits of the returned builder. So all replicas have the same encryption key,
+    /// and the default limits with a maximum of 1000 rounds.
     pub fn new(replica: impl Fn() -> ServerBuilder + Send + Sync + 'static) -> Self {
         let replica = Arc::new(replica);
         let world = move || {
@@ -88,15 +90,15 @@ impl Replicas {
     /// Creates a harness whose replicas share a world. A world is a database, a file, or other state that the tool
     /// changes.
     ///
-    /// `world` creates a new world for each schedule. `replica` returns a builder for the replicas that use this
-    /// world. `look` returns the state of the world after a run.
+    /// `world` creates a new world for each schedule. The function `replica` returns a builder for the replicas that
+    /// use the world. `look` returns the state of the world after a run.
     ///
-    /// The harness first runs the tool once without interruption. Then [`run`](Self::run) moves the run between
-    /// replicas. If the state of the world is different after such a run, `run` returns an error. A side effect
-    /// outside of a step can cause this error.
+    /// First, [`run`](Self::run) runs the tool without interruption on one replica. Then `run` repeats this run and
+    /// continues it on another replica after each question. If the world differs between these runs, `run` returns an
+    /// error. For example, the world can differ if the tool has a side effect outside of a step.
     ///
-    /// If the replicas share a world, the harness sends no request twice. Otherwise, a [step](crate::Ctx::step) could
-    /// run twice and change the world twice.
+    /// If the replicas share a world, the harness does not send requests twice, because a [step](crate::Ctx::step)
+    /// could then run twice and change the world twice.
     ///
     /// ```
     /// # use std::sync::{Arc, atomic::{AtomicU32, Ordering}};
@@ -180,7 +182,7 @@ impl Replicas {
     ///
     /// - A replay does not match its journal (drift).
     /// - Two schedules have different results or side effects.
-    /// - The server answers the same request in two different ways.
+    /// - The server answers the same request with two different replies.
     ///
     /// The error message contains the schedule and the seed.
     pub async fn run(&self, tool: &str, arguments: Value, answers: impl Fn() -> Answers) -> Result<Report> {
@@ -191,7 +193,7 @@ impl Replicas {
             if self.has_world { self.undisturbed(tool, &arguments, answers()).await? } else { Value::Null };
         let first = json!({"name": tool, "arguments": arguments});
         for schedule in 0..self.schedules {
-            // The first schedule repeats nothing, and sends all answers together.
+            // The first schedule does not repeat requests, and sends all answers of a round in one request.
             let calm = schedule == 0;
             let world = (self.world)();
             let result = self
@@ -248,13 +250,13 @@ impl Replicas {
             if !calm && !self.has_world && random.one_in(3) {
                 report.duplicates += 1;
                 let again = self.leg(world, &request, report).await?;
-                self.same(&reply, &again, "the same request, sent twice,")?;
+                self.same(&reply, &again, "a request that was sent twice")?;
             }
             if !calm && !self.has_world && !old.is_empty() && random.one_in(4) {
                 report.stale += 1;
                 let (request, before) = &old[random.below(old.len())];
                 let again = self.leg(world, request, report).await?;
-                self.same(before, &again, "an old request, sent again,")?;
+                self.same(before, &again, "an old request that was sent again")?;
             }
             old.push((request, reply.clone()));
             if reply["resultType"] != "input_required" {
@@ -265,7 +267,7 @@ impl Replicas {
             request["inputResponses"] = json!({});
             let asked: Vec<_> = reply["inputRequests"].as_object().into_iter().flatten().collect();
             for (key, question) in &asked {
-                // If the same question is asked again, it gets the same answer.
+                // If the server asks a question again, the harness sends the first answer again.
                 let answer = match given.entry((*key).clone()) {
                     Entry::Occupied(given) => given.into_mut(),
                     Entry::Vacant(entry) => {
@@ -280,8 +282,8 @@ impl Replicas {
         Err(Error::tool(format!("the tool still sends questions after {ROUNDS} rounds")))
     }
 
-    /// Runs one leg on a new replica. This method is not `async`. Otherwise, each author's tests would compile the
-    /// future again.
+    /// Runs one leg on a new replica. This method is not `async`, so that only this crate compiles the future, and not
+    /// each program with tests.
     fn leg<'a>(
         &'a self,
         world: &'a World,
@@ -313,11 +315,13 @@ impl Replicas {
         if !self.steady || steady(before) == steady(after) {
             return Ok(());
         }
-        Err(Error::tool(format!("the response to {what} was {after}, but the first response was {before}")))
+        Err(Error::tool(format!(
+            "the server answered {what} with {after}, but its first answer to the same request was {before}"
+        )))
     }
 }
 
-/// Returns a reply without the parts that are different in every reply.
+/// Returns a reply without the parts that differ between two equal replies, for example the `requestState`.
 fn steady(reply: &Value) -> Value {
     let mut reply = reply.clone();
     if let Some(fields) = reply.as_object_mut() {
@@ -329,7 +333,7 @@ fn steady(reply: &Value) -> Value {
     reply
 }
 
-/// A deterministic generator of random numbers (xorshift). It returns the same numbers on every machine.
+/// A deterministic generator of random numbers (xorshift). The generator returns the same numbers on every machine.
 struct Random(u64);
 
 impl Random {

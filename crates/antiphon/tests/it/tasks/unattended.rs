@@ -155,7 +155,7 @@ async fn run_that_nobody_answers_ends_as_failed_and_says_so() {
     let id = begin(&mut caller, "asks", json!({})).await;
     until(&mut caller, &id, "input_required").await;
     let task = until(&mut caller, &id, "failed").await;
-    assert!(task["error"]["message"].as_str().unwrap().contains("waited for longer"), "{task}");
+    assert!(task["error"]["message"].as_str().unwrap().contains("no answer arrived"), "{task}");
     let report = server.runs().unwrap().inspect(&format!("anyone/{id}")).await.unwrap().unwrap();
     assert!(report.timeline.iter().any(|event| event.what == "expired"), "{:?}", report.timeline);
 }
@@ -192,7 +192,7 @@ async fn run_whose_tool_is_missing_fails_after_the_time_for_it_and_keeps_its_ret
     let _without = tokio::spawn(async move { without.run_workers(std::future::pending()).await });
     let task = until(&mut caller, &id, "failed").await;
     let message = task["error"]["message"].as_str().unwrap();
-    assert!(message.contains("no replica has the tool `works`"), "{task}");
+    assert!(message.contains("no replica of the server has the tool `works`"), "{task}");
     let report = front.runs().unwrap().inspect(&format!("anyone/{id}")).await.unwrap().unwrap();
     let times = |what: &str| report.timeline.iter().filter(|event| event.what == what).count();
     assert_eq!((times("waits"), times("retried")), (1, 0), "{:?}", report.timeline);

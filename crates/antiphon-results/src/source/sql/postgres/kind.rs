@@ -6,10 +6,11 @@ use crate::source::sql::SqlError;
 #[derive(Clone, Debug)]
 pub struct Kind {
     pub(super) oid: Oid,
-    /// OID of the base type if this type is a domain. Otherwise, the OID of the type itself.
+    /// OID of the base type, if this type is a PostgreSQL domain. If the type is not a domain, the value is the OID of
+    /// the type itself.
     pub(super) base: Oid,
-    /// Name of the type in SQL, quoted by the server, without a length. The name `character` alone would mean length
-    /// 1.
+    /// Name of the type in SQL, which the server quotes if necessary. The name is `bpchar` and not `character`, because
+    /// `character` without a length means length 1.
     pub(super) name: String,
     pub(super) form: Form,
     /// Type of the elements, if this type is an array.
@@ -34,9 +35,9 @@ pub(super) enum Form {
     Time,
     Timestamp,
     TimestampTz,
-    /// Arrays and composites. The server converts them to JSON.
+    /// Arrays and composites, which the server converts to JSON.
     Composite,
-    /// All other types. The server converts them to text.
+    /// Every other type, with values that the server converts to text.
     Other,
 }
 
@@ -69,14 +70,14 @@ impl Form {
             (1114, ..) => Self::Timestamp,
             (1184, ..) => Self::TimestampTz,
             (_, _, "A") | (_, "c", _) | (2249, ..) => Self::Composite,
-            // Text, varchar, char, name, citext and other types of the string category. Also xml and enums.
+            // This arm matches `xml`, enums and the string category: text, varchar, char, name, citext and other types.
             (142 | 705, ..) | (_, _, "S") | (_, "e", _) => Self::Text,
             _ => Self::Other,
         }
     }
 }
 
-/// Reads the types from the catalog, with one query for all of them.
+/// Reads the types from the system catalog, with one query for all types.
 pub(super) async fn describe(connection: &mut PgConnection, oids: Vec<Oid>) -> Result<Vec<Kind>, SqlError> {
     let count = oids.len();
     let rows = sqlx::query(
@@ -95,7 +96,13 @@ pub(super) async fn describe(connection: &mut PgConnection, oids: Vec<Oid>) -> R
     .and_then(|rows| rows.iter().map(read).collect::<Result<Vec<_>, _>>());
     let kinds =
         rows.map_err(|error| SqlError::Database { doing: "describe its types", source: error.into() })?;
-    if kinds.len() == count { Ok(kinds) } else { Err(SqlError::setup("a column type is not in `pg_type`")) }
+    if kinds.len() == count {
+        Ok(kinds)
+    } else {
+        Err(SqlError::setup(
+            "the type of a column or parameter was not found in PostgreSQL's catalog `pg_type`; cast the column or parameter to a built-in type",
+        ))
+    }
 }
 
 fn read(row: &sqlx::postgres::PgRow) -> Result<Kind, sqlx::Error> {

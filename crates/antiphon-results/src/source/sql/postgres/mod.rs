@@ -30,7 +30,7 @@ use crate::{
 };
 
 impl SqlQuery<Postgres> {
-    /// Creates a query on PostgreSQL. Parameters are `$1` and so on.
+    /// Creates a query on PostgreSQL. In the SQL, parameters are `$1`, `$2` and so on.
     pub fn postgres(pool: PgPool, sql: impl Into<String>) -> Self {
         Self::new(pool, sql)
     }
@@ -86,7 +86,7 @@ impl Dialect for Postgres {
         }
     }
 
-    /// Binds the value as text. The server parses it like a literal of the column's type.
+    /// Binds a value for a comparison as text. The server parses the text like a literal of the column's type.
     fn operand(
         column: &Column<Self>,
         value: &Value,
@@ -159,12 +159,13 @@ impl Dialect for Postgres {
         (column, hint)
     }
 
-    /// PostgreSQL converts every value to JSON with all digits. The line breaks end a comment at the end of the SQL.
+    /// PostgreSQL converts every value to JSON with all digits. The line breaks after the SQL end a possible comment
+    /// at the end of the SQL.
     fn stored_rows(sql: &str) -> String {
         format!("SELECT pg_catalog.row_to_json(antiphon_row)::text FROM (\n{sql}\n) AS antiphon_row")
     }
 
-    /// The row is already JSON.
+    /// Copies the row, which is already JSON.
     fn write_stored(value: PgValueRef<'_>, json: &mut Vec<u8>) -> Result<(), BoxError> {
         json.extend_from_slice(value.as_str()?.as_bytes());
         Ok(())
@@ -182,15 +183,16 @@ impl Dialect for Postgres {
         row.try_get(0)
     }
 
-    /// Recognizes the errors for text that is invalid or out of range for its type, and for types without an order.
+    /// Returns `true` if the server rejected a value because its text is invalid or out of range. Also returns `true`
+    /// if the server cannot sort by the type of a column.
     fn is_refusal(error: &dyn DatabaseError) -> bool {
         const CODES: [&str; 6] = ["22P02", "22003", "22007", "22008", "22021", "42883"];
         error.code().is_some_and(|code| CODES.contains(&&*code))
     }
 
     fn is_timeout(error: &dyn DatabaseError) -> bool {
-        /// The server returns this code if the pool has a `statement_timeout`, or if another session cancels the
-        /// statement.
+        /// The error code that the server returns if the pool has a `statement_timeout`, or if another session cancels
+        /// the statement.
         const CANCELED: &str = "57014";
         error.code().is_some_and(|code| code == CANCELED)
     }

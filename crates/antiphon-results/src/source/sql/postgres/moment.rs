@@ -8,7 +8,7 @@ use crate::{
 };
 
 const MICROS_PER_DAY: i64 = 86_400_000_000;
-/// Days from March 1 of the year 0 to January 1, 2000.
+/// Number of days from March 1 of the year 0 to January 1, 2000.
 const EPOCH: i64 = 730_425;
 
 pub(super) fn write_date(bytes: &[u8], json: &mut Vec<u8>) -> Result<(), BoxError> {
@@ -44,8 +44,8 @@ pub(super) fn write_timestamp(bytes: &[u8], is_utc: bool, json: &mut Vec<u8>) ->
     Ok(())
 }
 
-/// Returns the date `days` after the epoch, in the Gregorian calendar. In this calculation, a year begins in
-/// March, so that a leap day is the last day of the year.
+/// Returns the date that is `days` days after January 1, 2000, in the Gregorian calendar. The calculation uses years
+/// that begin in March, so that a leap day is the last day of the year.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the parts of a date are small")]
 fn civil(days: i64) -> Moment {
     let days = days + EPOCH;
@@ -83,25 +83,25 @@ fn epoch() -> NaiveDateTime {
     NaiveDate::from_ymd_opt(2000, 1, 1).and_then(|day| day.and_hms_opt(0, 0, 0)).unwrap_or_default()
 }
 
-/// Returns the days since the epoch.
+/// Parses a date, and returns the number of days since January 1, 2000.
 pub(super) fn read_date(text: &str) -> Option<i32> {
     let date = NaiveDate::parse_from_str(text, "%Y-%m-%d").ok()?;
     i32::try_from((date - epoch().date()).num_days()).ok()
 }
 
-/// Returns the microseconds since midnight.
+/// Parses a time, and returns the number of microseconds since midnight.
 pub(super) fn read_time(text: &str) -> Option<i64> {
     (text.parse::<NaiveTime>().ok()? - NaiveTime::MIN).num_microseconds()
 }
 
-/// Returns the microseconds since the epoch, for a time without a zone.
+/// Parses a timestamp without a time zone, and returns the number of microseconds since January 1, 2000.
 pub(super) fn read_timestamp(text: &str) -> Option<i64> {
     let parse = |format| NaiveDateTime::parse_from_str(text, format).ok();
     let moment = parse("%Y-%m-%dT%H:%M:%S%.f").or_else(|| parse("%Y-%m-%d %H:%M:%S%.f"))?;
     (moment - epoch()).num_microseconds()
 }
 
-/// Returns the microseconds since the epoch in UTC.
+/// Parses a timestamp with a time zone, and returns the number of microseconds since January 1, 2000 in UTC.
 pub(super) fn read_timestamp_tz(text: &str) -> Option<i64> {
     let moment = DateTime::parse_from_rfc3339(text).ok()?;
     (moment.naive_utc() - epoch()).num_microseconds()

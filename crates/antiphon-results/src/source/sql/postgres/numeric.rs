@@ -1,5 +1,5 @@
-/// Maximum distance of a digit from the decimal point. The limit is high enough for parameters, and keeps messages
-/// small.
+/// Maximum distance of a digit from the decimal point. The limit is high enough for the values of parameters, and
+/// keeps messages to the server small.
 const REACH: usize = 1000;
 
 /// Encodes a decimal for PostgreSQL: digits of base 10,000, and the position of the point.
@@ -26,7 +26,7 @@ pub(super) fn encode(text: &str) -> Option<Vec<u8>> {
     if scale > REACH {
         return None;
     }
-    // Groups of four digits start at the point, so zeros fill both ends.
+    // Groups of four digits are counted from the decimal point, so zeros fill the first and the last group.
     let front = usize::try_from((-point).max(0)).ok()?;
     let whole_len = usize::try_from(point.max(0)).ok()?;
     let back = whole_len.saturating_sub(digits.len());

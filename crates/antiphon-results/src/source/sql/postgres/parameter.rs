@@ -30,7 +30,7 @@ impl Bound {
     }
 }
 
-/// The declared type depends on the value, through [`Encode::produces`].
+/// The type of a parameter depends on its value, and [`Encode::produces`] returns this type.
 impl Type<Postgres> for Bound {
     fn type_info() -> PgTypeInfo {
         <str as Type<Postgres>>::type_info()
@@ -49,7 +49,8 @@ impl Encode<'_, Postgres> for Bound {
     }
 }
 
-/// Returns the value in the format of this type. The error describes the expected value.
+/// Returns a parameter value in the binary format of this type. If the value does not match the type, the error
+/// describes the expected value.
 fn encode(kind: &Kind, value: &Value) -> Result<Vec<u8>, BoxError> {
     let (bytes, expected) = match kind.form {
         Form::Bool => (value.as_bool().map(|value| vec![value.into()]), "must be true or false"),
@@ -73,7 +74,11 @@ fn encode(kind: &Kind, value: &Value) -> Result<Vec<u8>, BoxError> {
         ),
         Form::Composite if kind.element.is_some() => return array(kind, value),
         Form::Composite | Form::Other => {
-            return Err(format!("has the type `{0}`; write `$1::text::{0}` in the SQL", kind.name).into());
+            return Err(format!(
+                "has the type `{0}`, which is not supported; in the SQL, write the placeholder as text with a cast, like `$1::text::{0}`",
+                kind.name
+            )
+            .into());
         }
     };
     bytes.ok_or_else(|| expected.into())
@@ -103,7 +108,8 @@ impl ToBytes for i64 {
     }
 }
 
-/// Encodes an integer with the width of the type. JSON does not distinguish 5 and 5.0, so both are accepted.
+/// Encodes an integer with the width of the type. JSON does not distinguish 5 and 5.0, so this function accepts both
+/// numbers.
 fn integer(kind: &Kind, value: &Value) -> Option<Vec<u8>> {
     #[expect(
         clippy::cast_possible_truncation,
@@ -126,8 +132,8 @@ fn float(value: &Value) -> Option<f32> {
     }
 }
 
-/// Encodes a decimal. A text contains all digits, but a number contains only the digits that the JSON parser
-/// preserved.
+/// Encodes a decimal. A JSON string contains all digits of the decimal, but a JSON number contains only the digits
+/// that the JSON parser preserved.
 fn decimal(value: &Value) -> Option<Vec<u8>> {
     match value {
         Value::String(text) => numeric::encode(text),

@@ -1,10 +1,10 @@
-//! The values that a browser submits from the forms of the answer page.
+//! Parsing of the values that users submit with the forms of the answer page.
 
 use serde_json::{Number, Value};
 
 use super::fields::{Field, Kind};
 
-/// The values of a submitted form, by field name.
+/// The submitted values of a form, each with the name of its field.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Given(pub(super) Vec<(String, String)>);
 
@@ -47,11 +47,11 @@ fn decoded(text: &[u8]) -> Option<String> {
 }
 
 impl Field<'_> {
-    /// Returns the value that the user gave. Returns `None` if the field is empty.
+    /// Returns the value that the user submitted for this field. Returns `None` if the field is empty.
     ///
     /// # Errors
     ///
-    /// If the text is not a valid value of this field, returns a text that tells the user what to enter.
+    /// Returns a text that tells the user what to enter if the submitted text is not a valid value for this field.
     pub(super) fn value(&self, given: &Given) -> Result<Option<Value>, &'static str> {
         let text = given.get(&self.name).unwrap_or_default().replace("\r\n", "\n");
         let is_empty = text.trim().is_empty();
@@ -59,7 +59,7 @@ impl Field<'_> {
             Kind::Many(options) => {
                 let chosen = given.all(&self.name).filter_map(|at| options.get(at.parse::<usize>().ok()?));
                 let chosen: Vec<Value> = chosen.map(|(value, _)| (*value).clone()).collect();
-                // If a list is optional but must not be empty, an empty list is left out.
+                // If the user chose no options, an optional list that must not be empty is left out of the answer.
                 let can_be_empty = self.required || self.schema["minItems"].as_u64() <= Some(0);
                 (can_be_empty || !chosen.is_empty()).then_some(Value::Array(chosen))
             }
@@ -76,7 +76,7 @@ impl Field<'_> {
     }
 }
 
-/// Parses a number.
+/// Parses a number. If `whole` is true, the text must be an integer.
 fn number(text: &str, whole: bool) -> Result<Value, &'static str> {
     if let Ok(number) = text.parse::<i64>() {
         return Ok(number.into());

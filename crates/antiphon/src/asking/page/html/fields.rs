@@ -1,4 +1,4 @@
-//! The HTML of a form's fields.
+//! The fields of a form, and their HTML.
 
 use std::fmt::Write as _;
 
@@ -9,22 +9,23 @@ use super::{
     markup::{Escaped, plain},
 };
 
-/// The maximum number of options that the page shows as radio buttons.
+/// The maximum number of options that the web page shows as radio buttons. A longer list of options becomes a drop-down
+/// list.
 const RADIOS: usize = 5;
 
-/// A field of a form.
+/// A field of a form on the answer page.
 pub(super) struct Field<'a> {
-    /// The name of the field in the HTML form.
+    /// The name of this field in the HTML form.
     pub(super) name: String,
-    /// The ID of the field's HTML element.
+    /// The ID of the HTML element that shows this field.
     id: String,
-    /// The name of the field in the answer.
+    /// The name of this field in the answer that the tool receives.
     pub(super) key: &'a str,
     pub(super) schema: &'a Value,
     pub(super) required: bool,
 }
 
-/// The kind of a field: its possible values, and how users enter a value.
+/// The kind of a field. The kind determines which values are valid, and how users enter a value.
 pub(super) enum Kind<'a> {
     /// The user can choose any number of options.
     Many(Vec<(&'a Value, String)>),
@@ -34,11 +35,11 @@ pub(super) enum Kind<'a> {
         whole: bool,
     },
     Text,
-    /// A value for which the page has no suitable field. The user enters the value as JSON.
+    /// A value for which HTML has no suitable input element. The user enters such a value as JSON.
     Json,
 }
 
-/// Returns the fields of a question. `at` is the number of the question.
+/// Returns the fields of a question. `at` is the position of the question in the form.
 pub(super) fn fields(at: usize, schema: &Value) -> impl Iterator<Item = Field<'_>> {
     let required: Vec<&str> =
         schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
@@ -52,7 +53,7 @@ pub(super) fn fields(at: usize, schema: &Value) -> impl Iterator<Item = Field<'_
     })
 }
 
-/// Returns the options of a schema, each with its value and its label.
+/// Returns the options that a schema allows. Each option has a value and a label.
 fn options(schema: &Value) -> Option<Vec<(&Value, String)>> {
     if let Some(list) = schema["oneOf"].as_array().or_else(|| schema["anyOf"].as_array()) {
         return list.iter().map(option).collect();
@@ -67,7 +68,7 @@ fn option(schema: &Value) -> Option<(&Value, String)> {
     Some((value, plain(schema.get("title").unwrap_or(value))))
 }
 
-/// Returns the type of a schema that is not `null`.
+/// Returns the first type in a schema that is not `null`.
 fn type_of(schema: &Value) -> Option<&str> {
     match &schema["type"] {
         Value::Array(types) => types.iter().filter_map(Value::as_str).find(|name| *name != "null"),
@@ -94,7 +95,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Returns the text of the field: the text that the user entered, or the default.
+    /// Returns the text that the field shows. This text is the text that the user entered, or the default value.
     fn text(&self, given: Option<&Given>) -> String {
         match given {
             Some(given) => given.get(&self.name).unwrap_or_default().to_owned(),
@@ -105,7 +106,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Returns whether an option is chosen, by the user or by default.
+    /// Returns `true` if the user chose an option, or if the option is the default.
     fn is_chosen(&self, given: Option<&Given>, at: usize, value: &Value) -> bool {
         let default = &self.schema["default"];
         match given {
@@ -114,7 +115,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Returns a text with the minimum and the maximum of the value.
+    /// Returns a text that states the minimum and the maximum of the field's value.
     fn bounds(&self, kind: &Kind<'_>) -> Option<String> {
         let (min, max, unit) = match kind {
             Kind::Many(_) => ("minItems", "maxItems", " of these"),
@@ -129,7 +130,7 @@ impl<'a> Field<'a> {
         (!bounds.is_empty()).then(|| format!("Allowed: {}{unit}", bounds.join(", ")))
     }
 
-    /// Returns the help text of the field.
+    /// Returns the help text that the form shows for this field.
     fn help(&self, kind: &Kind<'_>) -> String {
         let description = self.schema["description"].as_str().map(ToOwned::to_owned);
         let format = match (kind, self.schema["format"].as_str()) {
@@ -143,7 +144,6 @@ impl<'a> Field<'a> {
         lines.join("\n")
     }
 
-    /// Returns the field as HTML.
     pub(super) fn html(&self, given: Option<&Given>, problem: Option<&str>) -> String {
         let (id, kind) = (&self.id, self.kind());
         let title = Escaped(self.schema["title"].as_str().unwrap_or(self.key)).to_string();
@@ -215,7 +215,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Returns the checkboxes or radio buttons of a field.
+    /// Returns the HTML of the checkboxes or radio buttons that show the options of a field.
     fn ticks(
         &self,
         kind: &str,
@@ -236,7 +236,7 @@ impl<'a> Field<'a> {
         ticks
     }
 
-    /// Returns the input element of a field in which users type a value.
+    /// Returns the HTML input element for a field in which users type a value.
     fn input(&self, kind: &Kind<'_>, text: &str, attributes: &str) -> String {
         let (id, name, text) = (&self.id, Escaped(&self.name), Escaped(text));
         let is_long = self.schema["maxLength"].as_u64() > Some(200);
@@ -245,7 +245,7 @@ impl<'a> Field<'a> {
             (Kind::Text, Some("uri")) => ("url", ""),
             (Kind::Text, Some("date")) => ("date", ""),
             (Kind::Text, _) if !is_long => ("text", ""),
-            // A numeric keyboard is used only if the value cannot be negative, because the numeric keyboards of some
+            // The browser shows a numeric keyboard only if the value cannot be negative. The numeric keyboards of some
             // devices have no minus sign.
             (Kind::Number { whole }, _) if self.schema["minimum"].as_f64() >= Some(0.0) => {
                 ("text", if *whole { " inputmode=\"numeric\"" } else { " inputmode=\"decimal\"" })

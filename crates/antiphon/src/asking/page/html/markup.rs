@@ -1,13 +1,14 @@
-//! Text and values as HTML. All data is escaped.
+//! Conversion of text and JSON values into HTML. This module escapes all text that it puts into the HTML.
 
 use std::fmt::{self, Write as _};
 
 use serde_json::Value;
 
-/// If a value is longer than this number of characters, the page folds the value.
+/// The maximum number of characters of a value that the web page shows directly. If a value is longer, the user must
+/// expand the value to read its end.
 const LONG: usize = 300;
 
-/// Text that is escaped for HTML, for elements and for quoted attributes.
+/// Text that is escaped when it is written into an HTML element or into a quoted attribute.
 pub(super) struct Escaped<'a>(pub(super) &'a str);
 
 impl fmt::Display for Escaped<'_> {
@@ -26,7 +27,7 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// Returns a table of names and values. `attributes` is HTML.
+/// Returns an HTML table of names and values. `attributes` are the HTML attributes of the table.
 pub(super) fn table(attributes: &str, rows: impl Iterator<Item = (String, String)>) -> String {
     let mut table = format!("<dl{attributes}>");
     for (name, value) in rows {
@@ -37,7 +38,7 @@ pub(super) fn table(attributes: &str, rows: impl Iterator<Item = (String, String
     table
 }
 
-/// Returns a value as HTML. If the value is long, its end is folded.
+/// Returns a value as HTML. If the value is long, the user must expand the value to read its end.
 pub(super) fn folded(value: &str) -> String {
     match value.char_indices().nth(LONG) {
         None => format!("<span>{}</span>", Escaped(value)),
@@ -49,7 +50,7 @@ pub(super) fn folded(value: &str) -> String {
     }
 }
 
-/// Returns a value as text.
+/// Returns a JSON value as plain text.
 pub(super) fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

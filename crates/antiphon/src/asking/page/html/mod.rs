@@ -1,6 +1,6 @@
-//! The HTML of the answer page, and the values that its forms submit.
+//! Creates the HTML of the answer page, and parses the values that users submit with its forms.
 //!
-//! The answer page contains no script and loads no files. All data is escaped.
+//! The answer page contains no script and loads no files. This module escapes all text that it puts into the HTML.
 
 mod decode;
 mod fields;
@@ -35,18 +35,18 @@ use crate::{
 
 const STYLE: &str = include_str!("../page.css");
 
-/// Returns the digest of the style sheet, in the format of a content security policy.
+/// Returns the digest of the style sheet, in the format that a content security policy requires.
 pub(crate) fn style() -> String {
     format!("sha256-{}", STANDARD.encode(Sha256::digest(STYLE)))
 }
 
-/// The last sentence on the final page of a visit.
+/// The last sentence on the web page that the user sees after the answer.
 const CLOSE: &str = "You can close this page. Go back to the chat and say that you have answered.";
 
-/// The interval after which the browser reloads a page that waits for the tool, in seconds.
+/// How often the browser reloads a web page that waits for the tool, in seconds.
 const REFRESH: u32 = 3;
 
-/// Returns a complete web page. `head` and `body` are HTML.
+/// Returns a complete web page. `head` and `body` must already be HTML.
 fn document(title: &str, head: &str, body: &str) -> String {
     let title = Escaped(title);
     format!(
@@ -54,18 +54,18 @@ fn document(title: &str, head: &str, body: &str) -> String {
     )
 }
 
-/// Returns a web page with a title and a text. `more` is HTML.
+/// Returns a web page with a title and a text. `head` and `more` must already be HTML.
 fn page(title: &str, text: &str, head: &str, more: &str) -> String {
     let body = format!("<h1 dir=\"auto\">{}</h1><p dir=\"auto\">{}</p>{more}", Escaped(title), Escaped(text));
     document(title, head, &body)
 }
 
-/// The link or button on a web page with a message. The value is the address to which it leads.
+/// The link or the button on a web page that shows a message. The value is the address that the link or button opens.
 #[derive(Clone, Copy)]
 pub(crate) enum Step<'a> {
-    /// A button that opens the question.
+    /// A button that opens the question of a task.
     Open(&'a str),
-    /// A link to the sign-in.
+    /// A link that starts the sign-in.
     SignIn(&'a str),
 }
 
@@ -76,8 +76,8 @@ impl Step<'_> {
                 "<form method=\"post\" action=\"{}\"><button class=\"main\">Open the question</button></form>",
                 Escaped(action)
             ),
-            // This is a link and not a form, because the content security policy of the page does not allow a form
-            // whose response redirects to another host.
+            // This element is a link and not a form. The content security policy of the web page forbids a form whose
+            // response redirects the browser to another host.
             Self::SignIn(address) => {
                 format!("<a class=\"main\" href=\"{}\" rel=\"nofollow\">Sign in</a>", Escaped(address))
             }
@@ -85,33 +85,33 @@ impl Step<'_> {
     }
 }
 
-/// Returns a web page with a message. If there is a next step, the page contains the next step.
+/// Returns a web page that shows a message. If `step` is set, the web page also contains the link or button of `step`.
 pub(crate) fn message(title: &str, text: &str, step: Option<Step<'_>>) -> String {
     page(title, text, "", &step.map(Step::html).unwrap_or_default())
 }
 
-/// The problems of submitted values, by question and by field. For a problem of a whole question, the field name is
-/// empty.
+/// The problems of the values that a user submitted. Each key is a question and a field. If a problem concerns a whole
+/// question, the field name is empty.
 type Problems = BTreeMap<(String, String), String>;
 
-/// The answers from a submitted form, and the problems of these answers.
+/// The answers in a form that a user submitted, and the problems of these answers.
 pub(crate) struct Submitted {
     pub(crate) answers: BTreeMap<String, Value>,
     pub(crate) problems: Problems,
 }
 
-/// A form with the questions of a task.
+/// A form that shows questions of a task.
 #[derive(Clone, Copy)]
 pub(crate) struct FormOf<'a> {
-    /// The address to which the browser sends the values.
+    /// The address to which the browser sends the submitted values.
     pub(crate) action: &'a str,
-    /// The token of the form.
+    /// The token that allows a browser to submit this form.
     pub(crate) token: &'a str,
-    /// The wire keys of the questions.
+    /// The wire keys of the questions in this form.
     pub(crate) questions: &'a BTreeSet<String>,
 }
 
-/// A task in the format in which the answer page shows it.
+/// The parts of a task that the answer page shows.
 pub(crate) struct Sheet<'a> {
     server: &'a str,
     tool: String,
@@ -119,13 +119,13 @@ pub(crate) struct Sheet<'a> {
 }
 
 impl Asking {
-    /// Returns a task in the format in which the answer page shows it.
+    /// Returns the parts of a task that the answer page shows.
     pub(crate) fn sheet<'a>(&'a self, registry: &Registry, open: &'a OpenQuestions) -> Sheet<'a> {
         Sheet { server: &self.server, tool: title(registry, &open.view.tool), open }
     }
 
-    /// Returns the first page behind a link. The page does not contain the question, because programs that fetch links
-    /// also read this page. `is_other` is true if the visitor is signed in as another user.
+    /// Returns the first web page behind a link. This web page does not show the question, because programs that fetch
+    /// links also load this web page. `is_other` is true if the visitor is signed in as another user.
     pub(crate) fn landing(&self, step: Step<'_>, is_other: bool) -> String {
         let title = format!("{} has a question", self.server);
         let text = match step {
@@ -144,13 +144,13 @@ impl Asking {
 }
 
 impl Sheet<'_> {
-    /// Returns the wire keys of the questions that a form can show.
+    /// Returns the wire keys of the task's questions that a form can show.
     pub(crate) fn questions(&self) -> BTreeSet<String> {
         forms(&self.open.view).map(|(wire, _)| wire.clone()).collect()
     }
 
-    /// Returns the page for a task without open questions. If the task has not ended, the browser loads the address
-    /// `next` after some seconds.
+    /// Returns the web page for a task without open questions. If the task has not ended, the browser loads the address
+    /// `next` after a few seconds.
     pub(crate) fn state(&self, next: Option<&str>) -> String {
         let (title, text) = match self.open.view.status {
             TaskStatus::Completed => ("Done", "The tool has finished."),
@@ -168,7 +168,7 @@ impl Sheet<'_> {
         page(title, text, &head.unwrap_or_default(), &format!("<p>{CLOSE}</p>"))
     }
 
-    /// Returns the page with the form. If the user has submitted invalid values, the page contains these values and
+    /// Returns the web page that shows the form. If the user submitted invalid values, the form shows these values and
     /// their problems.
     pub(crate) fn form(&self, form: FormOf<'_>, given: Option<&Given>, problems: &Problems) -> String {
         let title = format!("Question from {}", self.server);
@@ -196,7 +196,7 @@ impl Sheet<'_> {
         document(&title, "", &body)
     }
 
-    /// Returns the details of the call that asks the question: the tool, the account and the arguments.
+    /// Returns HTML that describes the tool call behind a question: the tool, the account and the arguments.
     fn about(&self) -> String {
         let minute = |end| Some(format!("{} UTC", timestamp(end).get(..16)?.replace('T', " ")));
         let rows = [
@@ -215,13 +215,13 @@ impl Sheet<'_> {
         about
     }
 
-    /// Returns the open questions with these wire keys.
+    /// Returns those questions in `questions` that are still open.
     fn asked<'b>(&'b self, questions: &'b BTreeSet<String>) -> impl Iterator<Item = (&'b String, &'b Value)> {
         forms(&self.open.view).filter(move |(wire, _)| questions.contains(*wire))
     }
 
-    /// Returns the answers to `questions` from the submitted values of a form. Returns `None` if one of the questions
-    /// is no longer open.
+    /// Returns the answers to `questions` from the values that the user submitted. Returns `None` if a question is no
+    /// longer open.
     pub(crate) fn read(&self, questions: &BTreeSet<String>, given: &Given) -> Option<Submitted> {
         if questions.is_empty() || self.asked(questions).count() < questions.len() {
             return None;
@@ -253,7 +253,7 @@ impl Sheet<'_> {
     }
 }
 
-/// Returns a question and its fields as HTML. `at` is the number of the question in the form.
+/// Returns one question and its fields as HTML. `at` is the position of the question in the form.
 fn question(at: usize, wire: &str, request: &Value, given: Option<&Given>, problems: &Problems) -> String {
     let params = &request["params"];
     let problem = |field: &str| problems.get(&(wire.to_owned(), field.to_owned())).map(String::as_str);
@@ -283,8 +283,8 @@ fn question(at: usize, wire: &str, request: &Value, given: Option<&Given>, probl
     html
 }
 
-/// Returns the HTML of a link that the user must open, with the host and the complete URL. The page itself does not
-/// open the link.
+/// Returns the HTML of a link that the user must open. The HTML shows the host and the complete URL. The browser opens
+/// the URL only if the user clicks the link.
 fn visit(Link { url, host }: &Link<'_>) -> String {
     let (url, name) = (Escaped(url), Escaped(host));
     let warning = if host.split('.').any(|label| label.starts_with("xn--")) {
@@ -325,7 +325,7 @@ mod tests {
         sheet.form(FormOf { action: EVIL, token: EVIL, questions: &questions }, given, &problems)
     }
 
-    /// Returns the content of the answer, or the problems by field.
+    /// Returns the content of the answer. If values are invalid, returns the problem of each field.
     fn read(schema: Value, body: &str) -> Result<Value, Value> {
         let open = open(schema);
         let submitted = sheet(&open).read(&all(), &Given::parse(body.as_bytes()).unwrap()).unwrap();
@@ -362,7 +362,7 @@ mod tests {
         }
     }
 
-    /// Returns a task that asks the user to open `url`.
+    /// Returns the open questions of a task that asks the user to open `url`.
     fn opens(url: &str) -> OpenQuestions {
         let mut open = open(json!(null));
         let params = &mut open.view.asks.get_mut("approval").unwrap()["params"];
@@ -386,7 +386,7 @@ mod tests {
             assert!(page.contains(&part), "{part} in {page}");
         }
         assert!(!page.contains("no fields") && !page.contains("other scripts"), "{page}");
-        // The browser must not open or load the link automatically.
+        // The browser must not open or load the URL until the user clicks the link.
         for loads in ["http-equiv", "<link", "<img", "<iframe", "prefetch"] {
             assert!(!page.contains(loads), "{loads} in {page}");
         }

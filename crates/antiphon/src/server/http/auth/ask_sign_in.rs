@@ -79,8 +79,7 @@ async fn end(State(pages): AllPages, request: Request) -> Response {
     (AppendHeaders([(header::SET_COOKIE, pages.site.end_sign_in())]), response).into_response()
 }
 
-/// Returns the principal of a user who has signed in. It is the same principal that this user has as a caller with a
-/// token.
+/// Returns the principal of a user who has signed in. A caller who sends a token of this user has the same principal.
 fn principal(pages: &Pages, user: Identity) -> Result<String, SignInError> {
     let auth = auth_of(pages.service.auth.as_ref()).filter(|_| !pages.site.names_principals());
     let user = match auth {

@@ -1,8 +1,9 @@
 //! Authentication and authorization over HTTP.
 //!
-//! With an [`Auth`], a server is an OAuth 2.1 resource server, as MCP requires. The server publishes which
-//! authorization servers issue tokens for it (RFC 9728), and accepts only tokens that were issued for this server. If
-//! a token does not have all scopes that a call needs, the error lists the scopes. The server never issues tokens.
+//! With an [`Auth`], a server is an OAuth 2.1 resource server, as MCP requires. The server publishes a list of the
+//! authorization servers that issue tokens for this server (RFC 9728). The server accepts only tokens that were issued
+//! for this server. If a token does not have all scopes that a call needs, the error lists the scopes. The server never
+//! issues tokens.
 //!
 //! ```no_run
 //! use antiphon::{
@@ -28,19 +29,20 @@
 //! # }
 //! ```
 //!
-//! Callers can authenticate in four ways, which you can combine:
+//! Callers over HTTP can authenticate in four ways, which you can combine:
 //!
 //! - The caller sends a token that an [`Issuer`] signed.
 //! - The caller sends an opaque token. [`Introspection`] checks the token.
 //! - The caller sends an [`ApiKey`].
 //! - The caller sends a client certificate. A [`Proxy`] checks the certificate.
 //!
-//! In each case, the result is an [`Identity`]. Sealed states, sessions, tasks, result sets and links belong to the
-//! [`principal`](Identity::principal) of the identity. Other callers cannot use them.
+//! The result of each authentication is an [`Identity`]. Sealed states, sessions, tasks, result sets and links belong
+//! to the [`principal`](Identity::principal) of the identity. Other principals cannot use the sealed states, sessions,
+//! tasks, result sets and links of this principal.
 //!
 //! With [`OpenIdConnect`], users can sign in on the answer page
-//! ([`AskPage::with_sign_in`](crate::elicitation::AskPage::with_sign_in)). They then have the same principals as with
-//! tokens.
+//! ([`AskPage::with_sign_in`](crate::elicitation::AskPage::with_sign_in)). A user who signs in has the same principal
+//! as a caller with the user's token.
 //!
 //! Over stdio, the server does not authenticate callers. The caller is the user who started the process.
 //!
@@ -78,7 +80,7 @@ impl ServerBuilder {
     /// Default: no authentication.
     ///
     /// The [`Auth`] also determines the principal of each request. So you do not need
-    /// [`with_principal`](Self::with_principal).
+    /// [`with_principal`](Self::with_principal) on a server with an `Auth`.
     pub fn with_auth(mut self, auth: Auth) -> Self {
         self.outer_settings.insert("with_auth");
         self.auth = Some(Arc::new(auth));
@@ -87,20 +89,20 @@ impl ServerBuilder {
 }
 
 impl Shared {
-    /// Returns the [`Auth`] of the server, if it has one.
+    /// Returns the [`Auth`] of the server, if the server has an `Auth`.
     fn auth(&self) -> Option<&Auth> {
         auth_of(self.service.auth.as_ref())
     }
 }
 
-/// Returns the [`Auth`] behind the authorization rules, if there is one.
+/// Returns the [`Auth`] if the server's authorization rules are an `Auth`.
 fn auth_of(auth: Option<&Arc<dyn Authorize>>) -> Option<&Auth> {
     let auth: &dyn Any = &**auth?;
     auth.downcast_ref()
 }
 
-/// Returns a configuration problem of the sign-in on the answer page. With this problem, a visitor who signs in would
-/// never have the same principal as a caller. `auth` is the authentication of the server. `has_hook` is true if a
+/// Returns a problem in the configuration of the sign-in on the answer page. With this problem, a visitor who signs in
+/// would never have the same principal as a caller. `auth` is the authentication of the server. `has_hook` is true if a
 /// function of the application returns the principals of callers.
 pub(in crate::server) fn sign_in_problem(
     policy: &AskPolicy,
@@ -111,7 +113,7 @@ pub(in crate::server) fn sign_in_problem(
     let issuer = client.issuer();
     match auth_of(auth) {
         Some(auth) if !auth.accepts_issuer(issuer) => Some(format!(
-            "`AskPage::with_sign_in` has the issuer `{issuer}`, but the server accepts no tokens of this issuer, so no visitor could be a caller; add `AuthBuilder::with_issuer` or `OpenIdConnect::with_principal`"
+            "`AskPage::with_sign_in` has the issuer `{issuer}`, but the server accepts no tokens of this issuer, so a visitor who signs in can never match the caller of a run; add `AuthBuilder::with_issuer` or `OpenIdConnect::with_principal`"
         )),
         None if has_hook => Some(
             "`ServerBuilder::with_principal` names the callers, but `AskPage::with_sign_in` does not use these names; add `OpenIdConnect::with_principal`"
@@ -142,8 +144,8 @@ pub(super) fn protect(
     (endpoint.layer(auth.layer()), others.merge(auth.router_at(path)))
 }
 
-/// Logs a warning if tools have scopes but the server has no [`Auth`], because the server then does not check the
-/// scopes.
+/// Logs a warning if tools have scopes but the server has no [`Auth`], because a server without an `Auth` does not
+/// check scopes.
 fn warn_of_scopes(registry: &Registry) {
     let scoped = registry.tools().iter().filter(|tool| !tool.scopes.is_empty());
     let scoped: Vec<_> = scoped.map(|tool| tool.name()).collect();
@@ -157,8 +159,8 @@ fn warn_of_scopes(registry: &Registry) {
 
 impl OperatorConfig {
     /// Creates a configuration that allows callers with the OAuth scope `scope`. The server's [`Auth`] authenticates
-    /// these callers. The routes accept only requests to loopback hosts, unless you set other hosts with
-    /// [`with_allowed_hosts`](Self::with_allowed_hosts).
+    /// the callers of the operator routes. The operator routes accept only requests to loopback hosts, unless you set
+    /// other hosts with [`with_allowed_hosts`](Self::with_allowed_hosts).
     pub fn scope(scope: impl Into<String>) -> Self {
         let scope = scope.into();
         Self::protected(move |server, routes| with_scope(server, routes, &scope))
@@ -197,11 +199,11 @@ impl Authorize for Auth {
     }
 }
 
-/// Returns the authentication challenge for a request that the caller is not allowed to send. Returns `None` if no
-/// check is necessary.
+/// Returns the authentication challenge for a request that the caller is not allowed to send. Returns `None` if the
+/// caller is allowed to send the request, or if the request needs no check.
 ///
-/// Every transport checks the permission again when it processes the request. Only this earlier check can respond with
-/// a challenge.
+/// Every transport checks the permission again when the transport processes the request. Only this function can respond
+/// with a challenge, because this function runs before the transport.
 pub(super) fn challenge(
     shared: &Shared,
     request: &Received,
@@ -225,8 +227,8 @@ fn step_up(shared: &Shared, request: &Received, is_legacy: bool) -> Option<Respo
     let said = if is_legacy { None } else { Called::of_headers(request.headers()) };
     let Called { method, name } = said.or_else(|| Called::of_body(request.message()?.1))?;
     let name = name.filter(|_| method == "tools/call");
-    // The challenge for a hidden tool would reveal that the tool exists. If a tool can be hidden, the handler checks
-    // its scopes later, after it has checked whether the caller can see the tool.
+    // A challenge for a hidden tool would reveal that the tool exists. So for a tool that can be hidden, the handler
+    // first checks whether the caller can see the tool, and then checks the scopes.
     let tool = name.and_then(|name| registry.tool(&name)).filter(|tool| !tool.is_conditional());
     let tool = tool.map(|tool| &**tool);
     let identity = request.extensions().get::<Identity>();
@@ -234,8 +236,8 @@ fn step_up(shared: &Shared, request: &Received, is_legacy: bool) -> Option<Respo
     Some(auth.respond(&refusal))
 }
 
-/// Checks a request about a task. Such a request needs the scopes of the task's tool. The future owns its data,
-/// because it cannot borrow the request body during the read from the store.
+/// Checks a request about a task, which needs the scopes of the task's tool. The returned future reads from the store
+/// and cannot borrow the request body, so the future owns the data.
 fn step_up_task(shared: &Shared, request: &Received) -> Option<BoxFuture<'static, Option<Response>>> {
     let auth = shared.auth()?.clone();
     let service = Arc::clone(&shared.service);
@@ -251,7 +253,7 @@ fn step_up_task(shared: &Shared, request: &Received) -> Option<BoxFuture<'static
     }))
 }
 
-/// The task that a request is about, with the caller of the request.
+/// The task that a request refers to, and the caller who sent the request.
 struct TaskAsked {
     method: String,
     id: String,
@@ -269,7 +271,7 @@ impl TaskAsked {
     }
 }
 
-/// A message about a task.
+/// The part of a JSON-RPC message that contains the ID of a task.
 #[derive(Deserialize)]
 struct OfTask {
     method: String,
@@ -283,7 +285,7 @@ struct TaskId {
     task_id: Option<String>,
 }
 
-/// The parts of a message that determine which scopes it needs.
+/// The parts of a message that determine which scopes the message needs.
 #[derive(Debug, PartialEq, Eq)]
 struct Called {
     method: String,

@@ -10,12 +10,22 @@ use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
+mod simulated;
+
+pub use self::simulated::Defect;
+#[cfg(feature = "__simulation")]
+pub(crate) use self::simulated::{count_repair, enter, leave, random, repairs};
+
 /// Returns the current time in milliseconds since 1970.
 pub(crate) fn now_millis() -> u64 {
+    #[cfg(feature = "__simulation")]
+    if let Some(now) = simulated::now() {
+        return now;
+    }
     millis_since_1970(SystemTime::now())
 }
 
-/// Returns a time in milliseconds since 1970. An earlier time becomes 0.
+/// Returns a time in milliseconds since 1970. A time before 1970 becomes 0.
 pub(crate) fn millis_since_1970(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, millis)
 }
@@ -27,9 +37,22 @@ pub(crate) fn millis(duration: Duration) -> u64 {
 
 /// Returns 128 random bits in hexadecimal: the ID of a run, a claim, or a piece.
 pub(crate) fn random_id() -> String {
+    #[cfg(feature = "__simulation")]
+    if let (Some(first), Some(second)) = (simulated::random(), simulated::random()) {
+        return format!("{first:016x}{second:016x}");
+    }
     let mut bits = [0; 16];
     getrandom::fill(&mut bits).expect("the operating system has random numbers");
     format!("{:032x}", u128::from_le_bytes(bits))
+}
+
+/// Returns a random duration that differs from `interval` by at most 25 %.
+pub(crate) fn jitter(interval: Duration) -> Duration {
+    #[cfg(feature = "__simulation")]
+    if let Some(random) = simulated::random() {
+        return interval * 3 / 4 + interval * u32::try_from(random % 1000).unwrap_or_default() / 2000;
+    }
+    antiphon_transport::jitter::around(interval)
 }
 
 /// Returns a SHA-256 digest in hexadecimal.
@@ -55,8 +78,8 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Returns the approximate size of a value as JSON, in bytes. Because of escaped characters, the exact size can be a
-/// little larger.
+/// Returns the approximate size of a value as JSON, in bytes. If the value contains escaped characters, the exact size
+/// is a little larger than the returned size.
 pub(crate) fn json_bytes(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) => 4,
