@@ -20,7 +20,7 @@ use antiphon::simulation::{Defect, Report, simulate};
 use anyhow::{Context as _, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// The maximum number of schedules that a defect can take.
+/// The default maximum number of schedules that a defect can take.
 const MOST: u64 = 20_000;
 
 /// What all threads add to.
@@ -77,10 +77,10 @@ fn run(first: u64, schedules: u64, defect: Option<Defect>) -> Result<Sum> {
     Ok(sum)
 }
 
-fn defects(first: u64) -> Result<u64> {
+fn defects(first: u64, most: u64) -> Result<u64> {
     let mut missed = Vec::new();
     for defect in Defect::ALL {
-        let sum = run(first, MOST, Some(defect))?;
+        let sum = run(first, most, Some(defect))?;
         match sum.failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some((seed, report)) => {
                 let schedules = seed - first + 1;
@@ -91,7 +91,7 @@ fn defects(first: u64) -> Result<u64> {
         }
     }
     if !missed.is_empty() {
-        bail!("not found in {MOST} schedules: {}", missed.join(", "));
+        bail!("not found in {most} schedules: {}", missed.join(", "));
     }
     Ok(Defect::ALL.len() as u64)
 }
@@ -118,7 +118,11 @@ fn main() -> Result<ExitCode> {
     for (kind, count) in sum.coverage.into_inner().unwrap_or_else(PoisonError::into_inner) {
         println!("{count:>10} {kind}");
     }
-    let found = if std::env::args().any(|argument| argument == "--defects") { defects(first)? } else { 0 };
+    let found = if std::env::args().any(|argument| argument == "--defects") {
+        defects(first, argument("--most")?.unwrap_or(MOST))?
+    } else {
+        0
+    };
     println!("{} passed, 0 failed", schedules + found);
     Ok(ExitCode::SUCCESS)
 }

@@ -246,7 +246,7 @@ impl Tasks {
                 () = tokio::time::sleep(jitter((interval / 100).min(Duration::from_secs(60)))) => {}
             }
             let Some(this) = tasks.upgrade() else { return };
-            if this.is_blocked() {
+            if this.is_blocked() || Defect::NobodyRepairs.is_planted() {
                 continue;
             }
             let name = format!("audit/{}", this.audience);
