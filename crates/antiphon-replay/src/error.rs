@@ -52,7 +52,7 @@ pub enum Drift {
     },
     /// The client received a question in the last round, but the code does not ask this question again.
     #[error(
-        "the question {key:?} was sent in the last round, but the code no longer asks it; it waits for {}",
+        "the question {key:?} was sent in the last round, but the code no longer asks this question and waits for {}",
         List(waiting)
     )]
     Vanished {

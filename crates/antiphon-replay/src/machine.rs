@@ -561,8 +561,9 @@ impl Machine {
         self.check_vanished()
     }
 
-    /// Returns whether the rest of the journal contains a completion of `key`. The code mostly waits for one of the
-    /// next journal entries, so `is_ahead` searches the next entries before it builds the index.
+    /// Returns `true` if the journal contains an entry with the key `key` that the code has not received yet. The code
+    /// mostly waits for one of the next journal entries, so `is_ahead` searches the next entries before it builds the
+    /// index.
     fn is_ahead(&self, key: &Key) -> bool {
         const NEAR: usize = 16;
         let rest = &self.journal.entries[self.cursor..];

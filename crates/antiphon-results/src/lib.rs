@@ -47,7 +47,8 @@ assert_eq!((page.rows.len(), page.has_next), (47, false));
 //! - `store` contains the stores for result sets: `ResourceStore`, `MemoryStore`, `SharedStore`.
 //! - `Owner`, `Authorize` and `LinkKeys` control the access to result sets. `AuditEvent` records each access.
 //! - `rest` contains the HTTP routes, and the document `openapi.json` that describes the routes.
-//! - `client` reads dual responses and fetches their rows, with `DualResponseClient` and `ParsedDualResponse`.
+//! - `client` parses tool results that contain a result set, and fetches all rows of the result set over HTTP. The
+//!   types are `DualResponseClient` and `ParsedDualResponse`.
 //! - [`exact`] converts JSON numbers to text if a program would lose their digits.
 //! - All modules use the types [`Rows`], [`ColumnDefinition`], [`Sort`] and [`ErrorCode`].
 //!
@@ -60,7 +61,7 @@ assert_eq!((page.rows.len(), page.has_next), (47, false));
 //! | `server` | `DualResponseServer`: creates, stores and reads result sets |
 //! | `rest` | `DualResponseServer::router`: the HTTP routes, for axum |
 //! | `postgres`, `mysql`, `sqlite` | `source::SqlQuery`: named queries on a database, through `sqlx` |
-//! | `client` | `client`: reads dual responses and fetches their rows (does not need the feature `server`) |
+//! | `client` | `client`: parses tool results with a result set, and fetches its rows (does not need `server`) |
 //! | `conformance` | `store::conformance`, `snapshot::conformance`: contract tests for your own store |
 //!
 //! # Design decisions

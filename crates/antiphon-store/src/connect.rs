@@ -1,9 +1,15 @@
+use std::time::Duration;
+
 use crate::{
     backend::Backend,
     error::{Error, Result},
     memory::Memory,
     queue::QueueConfig,
+    retrying::{RetryingConfig, repeat},
 };
+
+/// The pause after the first failed connection.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
 impl Backend {
     /// Connects to the engine that `url` names, and returns a backend on this engine.
@@ -11,6 +17,11 @@ impl Backend {
     /// The URL starts with `postgres://`, `redis://`, `rediss://`, `nats://` or `tls://` (NATS with TLS). `memory:`
     /// creates a backend in the memory of this process. The URL parameter `patience` sets
     /// [`with_patience`](Self::with_patience), in seconds.
+    ///
+    /// If the engine cannot be reached, `connect` logs a warning and tries again, for the time of `patience`. So a
+    /// server can start before its database, or during a failover. Without the parameter, `connect` tries for 30
+    /// seconds. With `patience=0`, `connect` tries once. When the time is over, `connect` still waits for the end of an
+    /// attempt that is running.
     ///
     /// `space` is the namespace of a service in the engine. All replicas of a service must use the same space. Two
     /// services that share an engine must use different spaces. To set other options, use the configuration type and
@@ -29,7 +40,19 @@ impl Backend {
             let patience = parameters.seconds("patience")?;
             (parameters.url(), patience)
         };
-        let backend = Self::open(&url, space, config).await?;
+        let retrying = RetryingConfig::default().with_pause(FIRST_PAUSE);
+        let retrying = patience.into_iter().fold(retrying, RetryingConfig::with_patience);
+        let before_retry = |error: &Error, attempt: u32| {
+            if attempt == 1 {
+                let cause = std::error::Error::source(error).map(ToString::to_string);
+                tracing::warn!(
+                    %error,
+                    cause,
+                    "the backend cannot be used yet; connecting is tried again for the time of `patience`"
+                );
+            }
+        };
+        let backend = repeat(&retrying, before_retry, || Self::open(&url, space, config.clone())).await?;
         Ok(patience.into_iter().fold(backend, Self::with_patience))
     }
 

@@ -121,32 +121,49 @@ impl<T: ?Sized> Retrying<T> {
     ///
     /// The returned `bool` is `true` if a response was lost. After a lost response, the effect of a failed call is
     /// always unknown, even if the last attempt had no effect.
-    async fn persist<R, F>(&self, mut call: impl FnMut() -> F) -> (Result<R>, bool)
+    async fn persist<R, F>(&self, call: impl FnMut() -> F) -> (Result<R>, bool)
     where
         F: Future<Output = Result<R>>,
     {
         let mut lost = false;
-        let began = Instant::now();
-        let mut pause = self.config.pause;
-        for attempt in 1_u32.. {
-            // The random pause prevents replicas whose calls failed at the same time from retrying at the same time.
-            let wait = pause.mul_f64(0.5 + fraction() / 2.0);
-            match call().await {
-                Err(error)
-                    if error.is_transient()
-                        && attempt < self.config.attempts
-                        && began.elapsed() + wait < self.config.patience =>
-                {
-                    lost |= matches!(error, Error::Backend { .. });
-                    tracing::debug!(%error, attempt, "a call to the backend failed; retrying");
-                }
-                ended => return (ended.map_err(|error| if lost { uncertain(error) } else { error }), lost),
-            }
-            tokio::time::sleep(wait).await;
-            pause = (pause * 2).min(self.config.max_pause);
-        }
-        unreachable!("the last attempt ends the loop")
+        let before_retry = |error: &Error, attempt| {
+            lost |= matches!(error, Error::Backend { .. });
+            tracing::debug!(%error, attempt, "a call to the backend failed; retrying");
+        };
+        let ended = repeat(&self.config, before_retry, call).await;
+        (ended.map_err(|error| if lost { uncertain(error) } else { error }), lost)
     }
+}
+
+/// Repeats a call until the call succeeds or is rejected, or until the retry time is over. Calls `before_retry` with the
+/// error and the number of each failed attempt that another attempt follows.
+pub(crate) async fn repeat<R, F>(
+    config: &RetryingConfig,
+    mut before_retry: impl FnMut(&Error, u32),
+    mut call: impl FnMut() -> F,
+) -> Result<R>
+where
+    F: Future<Output = Result<R>>,
+{
+    let began = Instant::now();
+    let mut pause = config.pause;
+    for attempt in 1_u32.. {
+        // The random pause prevents replicas whose calls failed at the same time from retrying at the same time.
+        let wait = pause.mul_f64(0.5 + fraction() / 2.0);
+        match call().await {
+            Err(error)
+                if error.is_transient()
+                    && attempt < config.attempts
+                    && began.elapsed() + wait < config.patience =>
+            {
+                before_retry(&error, attempt);
+            }
+            ended => return ended,
+        }
+        tokio::time::sleep(wait).await;
+        pause = (pause * 2).min(config.max_pause);
+    }
+    unreachable!("the last attempt ends the loop")
 }
 
 impl<T: Store + ?Sized> Retrying<T> {

@@ -126,7 +126,8 @@ functions!(S1);
 functions!(S1, S2);
 functions!(S1, S2, S3);
 
-/// Binds a value to a function. Use `bind` to make a tool from a method, or from a closure that needs a value.
+/// Binds a value to a function. Use `bind` to make a tool from a method of the value, or from a closure that uses the
+/// value.
 ///
 /// The function receives the value as the first parameter. The next parameters are the context and the arguments. The
 /// server clones the value for each call. A closure that captures a value cannot be a tool directly, because the

@@ -5,14 +5,11 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
 use crate::server::{self, Server};
-
-/// How long a replica that cannot start is started again.
-const RESTARTS: Duration = Duration::from_secs(45);
 
 /// Server processes on fixed addresses, each killed and restarted on its own.
 #[derive(Debug)]
@@ -69,13 +66,8 @@ impl Fleet {
         // Read after the kill, so that a restart in the middle of a roll-out has the new keys.
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner).clone();
         let arguments = [&["--keys".into(), keys], &self.extra[..]].concat();
-        let start = || Server::start(&self.binary, self.addresses[number], &arguments, &self.log);
-        let (mut server, end) = (start(), Instant::now() + RESTARTS);
-        // A replica that starts while its store fails over ends at once, and its supervisor starts it again.
-        while server.is_err() && Instant::now() < end {
-            thread::sleep(Duration::from_millis(500));
-            server = start();
-        }
+        // A replica that starts while its store fails over waits for the store.
+        let server = Server::start(&self.binary, self.addresses[number], &arguments, &self.log);
         *replica = Some(server.with_context(|| format!("replica {number} did not come back"))?);
         Ok(())
     }

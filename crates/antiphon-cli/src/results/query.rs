@@ -26,7 +26,7 @@ Examples:
 pub(crate) struct Query {
     #[command(flatten)]
     set: Set,
-    /// The SQL query. The set is the table `result`. `-` reads standard input.
+    /// The SQL query, which reads the set as the table `result`. `-` reads standard input.
     // The type is an `Option`, because the positional argument for the set, which comes before this argument, is also
     // an `Option`.
     #[arg(required = true)]

@@ -313,7 +313,7 @@ async fn help_of_the_commands_is_as_it_should_be() {
     Arguments:
       <URL|FILE>  The `resource.url` of a tool's answer, or a file with the output of `antiphon call
                   --json`. `-` reads standard input
-      <SQL>       The SQL query. The set is the table `result`. `-` reads standard input
+      <SQL>       The SQL query, which reads the set as the table `result`. `-` reads standard input
 
     Options:
           --table <NAME=SET>  Use another set on the same server as the table NAME. Can be given more

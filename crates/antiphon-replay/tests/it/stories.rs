@@ -901,11 +901,13 @@ fn a_question_that_is_out_and_not_asked_any_more_is_drift() {
         .asks(["size"])
         .deploy(|ctx: Ctx| async move { join(ctx.ask("a", "?"), ctx.ask("b", "?")).await.0 })
         .drifts(
-            "the question `size` was sent in the last round, but the code no longer asks it; it waits for `a`, `b`",
+            "the question `size` was sent in the last round, but the code no longer asks this question \
+             and waits for `a`, `b`",
             ELSEWHERE,
         );
     Story::new(shirt).asks(["size"]).deploy(|_: Ctx| async { "done".to_owned() }).drifts(
-        "the question `size` was sent in the last round, but the code no longer asks it; it waits for nothing",
+        "the question `size` was sent in the last round, but the code no longer asks this question \
+         and waits for nothing",
         ELSEWHERE,
     );
 }

@@ -1,4 +1,4 @@
-//! Reads dual responses and fetches their rows.
+//! Parses tool results with a preview of a result set, and fetches all rows of the result set over HTTP.
 //!
 //! A [`DualResponseClient`] parses tool results. If a tool result is a dual response, you get a [`ParsedDualResponse`]
 //! with the preview. You can [fetch](ParsedDualResponse::fetch) the rows of a dual response page by page, [all at

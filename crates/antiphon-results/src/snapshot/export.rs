@@ -92,7 +92,8 @@ impl ExportFormat {
 pub struct ExportRequest {
     /// Format of the exported file.
     pub format: ExportFormat,
-    /// Sort and filter of the exported rows. `SnapshotStore::prepare` must have prepared the view before the export.
+    /// View that sets the order of the exported rows, and filters the rows. `SnapshotStore::prepare` must have prepared
+    /// the view before the export.
     pub view: View,
     /// Columns to export, in the order of the list. If the list is empty, all columns are exported.
     pub columns: Vec<String>,
@@ -111,7 +112,7 @@ impl ExportRequest {
         Self { format, view: View::default(), columns: Vec::new(), chunk: None, range: None, csv_safe: true }
     }
 
-    /// Sets the sort and filter of the exported rows. Default: all rows in the order of the source.
+    /// Sets the view, which sorts and filters the exported rows. Default: all rows in the order of the source.
     #[must_use]
     pub fn with_view(mut self, view: View) -> Self {
         self.view = view;

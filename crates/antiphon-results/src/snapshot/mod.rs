@@ -256,8 +256,8 @@ impl SnapshotId {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SnapshotPage {
-    /// Sort and filter of the rows. A view without a sort and without filters contains all rows of the snapshot. The
-    /// view must have been [prepared](SnapshotStore::prepare).
+    /// View that sets the order of the rows, and filters the rows. A view without sort columns and filters contains all
+    /// rows of the snapshot. Before the request, [`SnapshotStore::prepare`] must have prepared the view.
     pub view: View,
     /// Position of the first row, counted from 0.
     pub offset: u64,
@@ -275,7 +275,7 @@ impl SnapshotPage {
         Self { view: View::default(), offset, limit, columns: Vec::new(), max_bytes: usize::MAX }
     }
 
-    /// Sets the sort and filter of the rows. Default: all rows in the order of the source.
+    /// Sets the view, which sorts and filters the rows. Default: all rows in the order of the source.
     #[must_use]
     pub fn with_view(mut self, view: View) -> Self {
         self.view = view;

@@ -3,8 +3,8 @@ use serde_json::Value;
 
 use crate::page::Sort;
 
-/// A view of a snapshot: a sort and filters for its rows. A view without a sort and without filters contains all rows,
-/// in the order of the source.
+/// A view of a snapshot: the columns by which the rows are sorted, and the filters that the rows must match. A view
+/// without sort columns and filters contains all rows of the snapshot, in the order of the source.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
@@ -31,7 +31,7 @@ impl View {
         self
     }
 
-    /// Returns whether the view has neither a sort nor filters.
+    /// Returns `true` if the view has no sort columns and no filters.
     pub fn is_whole(&self) -> bool {
         self.sort.is_empty() && self.filter.is_empty()
     }

@@ -180,6 +180,15 @@ fn has_no_leader(error: &Error) -> bool {
     }
 }
 
+/// The error codes after which a retry also fails: the settings or the limits of the account do not allow the stream.
+const REFUSALS: [ErrorCode; 5] = [
+    ErrorCode::JETSTREAM_NOT_ENABLED_FOR_ACCOUNT,
+    ErrorCode::MAXIMUM_STREAMS_LIMIT,
+    ErrorCode::STREAM_INVALID_CONFIG,
+    ErrorCode::STREAM_MAX_STREAM_BYTES_EXCEEDED,
+    ErrorCode::STREAM_REPLICAS_NOT_SUPPORTED,
+];
+
 /// Opens a stream, and returns the stream with its number of replicas.
 async fn open_stream(context: &Context, settings: &NatsConfig, kind: Kind) -> Result<(Stream<()>, usize)> {
     let name = stream_name(settings, kind);
@@ -192,7 +201,12 @@ async fn open_stream(context: &Context, settings: &NatsConfig, kind: Kind) -> Re
         ..Config::default()
     };
     // An operator may have changed the settings of the stream, so an existing stream keeps them.
-    let stream = context.get_or_create_stream(stream).await.map_err(failed)?;
+    let stream = context.get_or_create_stream(stream).await.map_err(|error| match error.kind() {
+        CreateStreamErrorKind::JetStream(cause) if REFUSALS.contains(&cause.error_code()) => {
+            config(format!("NATS refuses to create the stream `{name}`: {cause}"))
+        }
+        _ => failed(error),
+    })?;
     let replicas = stream.cached_info().config.num_replicas;
     Ok((context.get_stream_no_info(name).await.map_err(failed)?, replicas))
 }

@@ -247,6 +247,9 @@ impl NatsQueue {
                 self.clean(&place, number, None).await?;
                 Ok(Some(0))
             }
+            // Another process has possibly removed the finished job since the first read. The message of a job is
+            // removed before its fence.
+            _ if self.link.message(Kind::Jobs, place.number).await?.is_none() => Ok(Some(0)),
             _ => Ok(None),
         }
     }

@@ -34,15 +34,31 @@ pub(super) async fn prepare(config: &PostgresConfig, migrate: bool) -> Result<()
 /// lead to the primary.
 fn failed(error: MigrateError) -> Error {
     let cause = match &error {
-        MigrateError::Execute(cause) | MigrateError::ExecuteMigration(cause, _) => Some(cause),
+        MigrateError::Execute(cause) | MigrateError::ExecuteMigration(cause, _) => cause.as_database_error(),
         _ => None,
     };
-    if cause.is_some_and(is_read_only) { Error::busy(BACKEND, error) } else { Error::backend(BACKEND, error) }
+    let code = cause.and_then(sqlx::error::DatabaseError::code);
+    if code.as_deref() == Some(READ_ONLY) {
+        return Error::busy(BACKEND, error);
+    }
+    let is_refused = code.as_deref().is_some_and(|code| REFUSALS.iter().any(|class| code.starts_with(class)));
+    let is_other_schema = matches!(error, MigrateError::VersionMismatch(_) | MigrateError::Dirty(_));
+    if is_refused || is_other_schema {
+        return Error::Config {
+            problem: format!(
+                "the tables in PostgreSQL cannot be created: {error}; grant the permission to create a schema \
+                 and tables, or call `Postgres::migrate` as another user"
+            ),
+        };
+    }
+    Error::backend(BACKEND, error)
 }
 
-fn is_read_only(error: &sqlx::Error) -> bool {
-    matches!(error, sqlx::Error::Database(error) if error.code().as_deref() == Some("25006"))
-}
+/// The code of PostgreSQL for a write in a read-only transaction.
+const READ_ONLY: &str = "25006";
+/// The codes of PostgreSQL after which a retry also fails: missing permissions, and features that this version of
+/// PostgreSQL does not have.
+const REFUSALS: [&str; 2] = ["42", "0A"];
 
 async fn connect(config: &PostgresConfig) -> Result<PgConnection> {
     let error = match timeout(config.connect_timeout, config.options()?.connect()).await {

@@ -34,29 +34,30 @@
 //! to disk. If a replica stops before the announcement of a job, waiting workers find the job within
 //! [`PostgresConfig::with_poll`].
 //!
-//! All times come from the server's clock, `now()`.
+//! All times come from the clock of the PostgreSQL server, `now()`.
 //!
 //! # Durability and failover
 //!
-//! An acknowledged write is committed. The durability of a commit depends on the server, so keep `synchronous_commit`
-//! and `fsync` on (both are on by default). With a standby, acknowledged writes survive a failover only with
+//! PostgreSQL has committed a write before the store acknowledges the write. Do not turn off the PostgreSQL settings
+//! `synchronous_commit` and `fsync` (both are on by default), because otherwise a crash of PostgreSQL or of its machine
+//! can lose committed writes. With a standby, acknowledged writes survive a failover only with
 //! `synchronous_standby_names`. Without `synchronous_standby_names`, a failover can lose the last writes. The revisions
-//! of lost writes are not used again: every new connection sets the sequence of revisions to at least the server's time
+//! of lost writes are not used again: every new connection sets the sequence of revisions to at least PostgreSQL's time
 //! in microseconds. With a pooler, the sequence is not set, because the pooler opens the connections. So with a pooler,
 //! the revision of a lost write can be used again.
 //!
-//! While the server is unavailable, operations fail at the latest when their timeouts are over. An operation returns
-//! [`Error::Busy`] if no connection was available. If the server became unavailable during an operation, the
-//! operation returns [`Error::Backend`]. When the server is available again, existing handles work again. Each handle
-//! then listens to its topics again, and each subscription receives an [`Event::Gap`]. If a server has become
-//! read-only, operations return [`Error::Busy`]. After an error of a read-only server, the connection is closed, so
-//! that the next connection can reach the new primary.
+//! While PostgreSQL is unavailable, operations fail at the latest when their timeouts are over. An operation returns
+//! [`Error::Busy`] if no connection was available. If PostgreSQL became unavailable during an operation, the operation
+//! returns [`Error::Backend`]. When PostgreSQL is available again, existing handles work again. Each handle then
+//! listens to its topics again, and each subscription receives an [`Event::Gap`]. If a PostgreSQL server has become
+//! read-only, operations return [`Error::Busy`]. After an error of a read-only PostgreSQL server, the connection is
+//! closed, so that the next connection can reach the new primary.
 //!
 //! # Operation
 //!
-//! - The user needs the permission to create the schema once (`grant create on database … to …`), or must own an
-//!   existing schema. Superuser permissions are not needed. If your servers must not have the permission to create the
-//!   schema, call [`Postgres::migrate`] in the deployment and set [`PostgresConfig::with_migrate`] to false.
+//! - The PostgreSQL user needs the permission to create the schema once (`grant create on database … to …`), or must
+//!   own an existing schema. Superuser permissions are not needed. If your MCP servers must not have the permission to
+//!   create the schema, call [`Postgres::migrate`] in the deployment and set [`PostgresConfig::with_migrate`] to false.
 //! - Each handle uses up to [`PostgresConfig::with_max_connections`] connections, and one more connection that listens
 //!   for notifications.
 //! - **A pooler in transaction mode** (`PgBouncer`) does not support `LISTEN`. Set [`PostgresConfig::with_listen_url`]
@@ -68,7 +69,7 @@
 //!   without `sslmode` is rejected, because the default `sslmode` would silently continue without TLS. Certificates are
 //!   checked against the public certificate authorities. If `sslrootcert` is set, certificates are also checked against
 //!   the authorities in that file.
-//! - The server cancels statements that take longer than [`PostgresConfig::with_operation_timeout`].
+//! - PostgreSQL cancels statements that take longer than [`PostgresConfig::with_operation_timeout`].
 //! - Most updates of records are HOT (heap-only tuple) updates, which change no index if the table page has room. Keep
 //!   the `fillfactor` and the autovacuum settings of the tables, or make autovacuum more aggressive.
 //!

@@ -72,6 +72,8 @@ mod wait;
 
 use std::{fmt, sync::Arc};
 
+use ::redis::RedisError;
+
 pub use self::{bus::RedisBus, config::RedisConfig, queue::RedisQueue, store::RedisStore};
 use self::{dial::Dialer, hub::Hub, keys::Keys, link::Link, reply::Parts, wait::Waits};
 use crate::{
@@ -135,12 +137,26 @@ impl fmt::Debug for Redis {
     }
 }
 
+/// Converts the error of the first script. If Redis rejects the script, a retry also fails.
+fn refused(error: Error) -> Error {
+    let cause = std::error::Error::source(&error).and_then(|cause| cause.downcast_ref::<RedisError>());
+    match cause {
+        Some(cause) if cause.code() == Some("NOPERM") || cause.to_string().contains("compiling script") => {
+            let problem = format!(
+                "Redis rejected a script: {cause}; allow the user to run scripts, and use Redis 7 or later"
+            );
+            Error::Config { problem }
+        }
+        _ => error,
+    }
+}
+
 /// Checks that all processes store the data in the same layout, and warns about server settings that can lose data.
 async fn settle(link: &Link, keys: &Keys, config: &RedisConfig) -> Result<()> {
     let reply = link.run(&script::OPEN, keys.meta(), |cmd| {
         cmd.arg(config.buckets);
     });
-    let mut parts = Parts::of(reply.await?)?;
+    let mut parts = Parts::of(reply.await.map_err(refused)?)?;
     let (buckets, cluster) = (parts.text()?, parts.text()? == "1");
     let (eviction, append_only) = (parts.text()?, parts.text()? == "1");
     if buckets != config.buckets.to_string() {

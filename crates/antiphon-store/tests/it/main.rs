@@ -3,6 +3,8 @@
 mod broken;
 #[cfg(feature = "tls")]
 mod certificates;
+#[cfg(all(feature = "nats", feature = "postgres", feature = "redis"))]
+mod connect;
 mod memory;
 #[cfg(feature = "nats")]
 mod nats;

@@ -176,7 +176,8 @@ impl Outbox {
 }
 
 struct Shared {
-    /// A token that is cancelled after the writing task has given up or ended.
+    /// The token that ends the connection. The writing task cancels this token if a write fails, if the peer is silent
+    /// for too long, and when the writing task ends. The outbox cancels this token if it waits too long for memory.
     over: CancellationToken,
     start: Instant,
     /// The time of the last received data, in milliseconds after `start`.

@@ -40,7 +40,8 @@ impl Meter {
         (received.bytes, received.share) = (0, None);
     }
 
-    /// Subtracts a control frame of the length `length`, because a control frame is not a part of a message.
+    /// Subtracts the bytes of a control frame from the number of received bytes, because a control frame is not a part
+    /// of a message. `length` is the length of the control frame's payload.
     pub(super) fn forget(&self, length: usize) {
         // A frame has a header of two bytes and a mask of four.
         let mut received = self.received();

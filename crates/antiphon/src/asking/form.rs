@@ -135,8 +135,8 @@ enum Action {
 }
 
 impl Response {
-    /// Converts the answer into the format in which an MCP client sends an answer. The result contains no other fields
-    /// that the form sent.
+    /// Converts the answer into the format in which an MCP client sends an answer. The converted answer contains only
+    /// `action` and `content`, even if the form sent further fields.
     pub(super) fn into_answer(self) -> Value {
         match self.action {
             Action::Accept => json!({"action": "accept", "content": self.content.unwrap_or_default()}),

@@ -13,12 +13,8 @@ pub enum Defect {
     TornRecordGone,
     /// No server searches for runs whose job was lost.
     NobodyRepairs,
-    /// A leg whose job was delivered again does not hold its run.
-    NoHold,
-    /// A leg does not check its lease after a slow write.
-    NoConfirmation,
-    /// A leg overwrites the record of another leg.
-    LegOverwritesLeg,
+    /// A write of a leg overwrites the changes that other processes made since the leg read the record.
+    OthersOverwritten,
     /// The result of a step is not stored before the tool receives the result.
     StepNotStored,
     /// An answer does not create a job.
@@ -27,26 +23,21 @@ pub enum Defect {
     CancelOverwritten,
     /// The next job of a run has the ID of the previous job.
     JobIdReused,
-    /// A leg continues after its lease was lost.
-    LostLeaseIgnored,
 }
 
 impl Defect {
     /// All defects.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 10] = [
         Self::IdleWorkers,
         Self::UnreadableAcknowledged,
         Self::ClaimsNotStored,
         Self::TornRecordGone,
         Self::NobodyRepairs,
-        Self::NoHold,
-        Self::NoConfirmation,
-        Self::LegOverwritesLeg,
+        Self::OthersOverwritten,
         Self::StepNotStored,
         Self::AnswerWithoutJob,
         Self::CancelOverwritten,
         Self::JobIdReused,
-        Self::LostLeaseIgnored,
     ];
 
     /// Returns whether this thread simulates a program with this defect.

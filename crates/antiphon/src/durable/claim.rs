@@ -49,6 +49,35 @@ pub(crate) enum Watched<T> {
     Gone,
 }
 
+/// Creates a claim. Returns `None` if another process holds the claim.
+///
+/// During a failover, the response to the creation can be lost, and another process can take over the claim before the
+/// creation is repeated. The value of a claim is unique, so the record tells whose claim it is.
+pub(crate) async fn take(
+    store: &dyn Store,
+    key: &str,
+    claim: &Bytes,
+    ttl: Duration,
+) -> Result<Option<Revision>> {
+    match store.create(key, claim.clone(), Some(ttl)).await {
+        Ok(revision) => Ok(Some(revision)),
+        Err(Error::Conflict { .. }) => Ok(None),
+        Err(error @ Error::Backend { .. }) => match store.get(key).await? {
+            // The claim was possibly created a while ago, so this update also renews its lifetime.
+            Some(record) if record.value == *claim => {
+                match store.update(key, claim.clone(), Some(ttl), record.revision).await {
+                    Ok(revision) => Ok(Some(revision)),
+                    Err(Error::Conflict { .. }) => Ok(None),
+                    Err(error) => Err(error),
+                }
+            }
+            Some(_) => Ok(None),
+            None => Err(error),
+        },
+        Err(error) => Err(error),
+    }
+}
+
 /// A claim that belongs to this process.
 pub(crate) struct Held<'a> {
     pub(crate) store: &'a dyn Store,
@@ -126,5 +155,71 @@ impl Held<'_> {
                 _ => return Ok(false),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use antiphon_store::{
+        Memory, QueueConfig,
+        flaky::{Flaky, FlakyConfig},
+    };
+
+    use super::*;
+
+    const TTL: Duration = Duration::from_secs(60);
+    const SEEDS: u64 = 100;
+
+    /// A store in which half of all calls return an error. In `lost` of 1000 calls, the call has no effect. In
+    /// `unreported` of 1000 calls, the call has an effect, and its response is lost.
+    fn lossy(store: &Arc<dyn Store>, seed: u64, lost: u64, unreported: u64) -> Flaky<dyn Store> {
+        let config = FlakyConfig::seeded(seed).with_refused(0).with_delayed(0);
+        Flaky::new(Arc::clone(store), config.with_lost(lost).with_unreported(unreported))
+    }
+
+    fn memory() -> Arc<dyn Store> {
+        Memory::default().backend(QueueConfig::default()).store
+    }
+
+    #[tokio::test]
+    async fn lost_response_to_a_creation_does_not_lose_the_claim() {
+        let mut taken = 0;
+        for seed in 0..SEEDS {
+            let store = memory();
+            let ours = Bytes::from_static(b"ours");
+            match take(&lossy(&store, seed, 0, 500), "claim", &ours, TTL).await {
+                Ok(Some(revision)) => {
+                    taken += 1;
+                    let record = store.get("claim").await.unwrap().unwrap();
+                    assert_eq!((record.revision, record.value), (revision, ours), "seed {seed}");
+                }
+                Ok(None) => panic!("seed {seed}: no other process has the claim"),
+                Err(error) => assert!(matches!(error, Error::Backend { .. }), "{error}"),
+            }
+        }
+        // The creation reports half of the claims. A quarter of the others is recognized by a read and renewed.
+        assert!(taken > 50, "only {taken} of {SEEDS} claims were recognized");
+    }
+
+    #[tokio::test]
+    async fn claim_of_another_process_is_never_taken() {
+        let mut recognized = 0;
+        for seed in 0..SEEDS {
+            let store = memory();
+            store.create("claim", Bytes::from_static(b"theirs"), Some(TTL)).await.unwrap();
+            // The creation has no effect. So `take` must read the record to find out that the claim is not free.
+            let lossy = lossy(&store, seed, 500, 0);
+            match take(&lossy, "claim", &Bytes::from_static(b"ours"), TTL).await {
+                Ok(taken) => {
+                    assert_eq!(taken, None, "seed {seed}");
+                    recognized += 1;
+                }
+                Err(error) => assert!(matches!(error, Error::Backend { .. }), "{error}"),
+            }
+        }
+        // The conflict of the creation reports half of the claims, and the read reports half of the others.
+        assert!(recognized > 60, "only {recognized} of {SEEDS} claims were recognized");
     }
 }

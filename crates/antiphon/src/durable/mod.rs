@@ -6,7 +6,7 @@
 
 mod claim;
 
-pub(crate) use self::claim::{Held, Watched, watch};
+pub(crate) use self::claim::{Held, Watched, take, watch};
 
 use antiphon_store::Store;
 use tokio_util::sync::CancellationToken;

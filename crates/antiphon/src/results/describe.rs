@@ -90,7 +90,8 @@ fn failed(error: &DualResponseError) -> Error {
     let said = calls::message(error);
     if gone {
         return Error::tool(
-            "the result set does not exist or has expired; call the tool that created it again and use the ID in its answer",
+            "the result set does not exist or has expired; repeat the tool call that created the \
+             result set, and use the ID in the new answer",
         )
         .terminal();
     }

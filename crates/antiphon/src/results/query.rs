@@ -23,14 +23,15 @@ const DESCRIPTION: &str = "Runs read-only SQL over all rows of a result set that
 named, and answers with a new result set: its count, its first rows, and an ID that can be queried in turn. \
 Use it instead of guessing from a preview: to count, sum, group, sort, filter, join.
 
-- The set is the table `result`. Other sets are joined by naming them in `tables`.
+- The SQL reads the result set as the table `result`. To join other result sets, name them in `tables`.
 - One SELECT, WITH and UNION included, in DataFusion's dialect, which is close to PostgreSQL's: date_trunc, date_part, \
 CASE, window functions, approx_distinct. Put ORDER BY and LIMIT into it.
 - Names are lower case unless they stand in double quotes; text stands in single quotes. `describe_result` lists the \
 columns with their types and what is in them: call it first if you do not know them.
 - Refused: anything that writes, other tables, files, the network, several statements. Memory, time and rows are \
 bounded: aggregate or filter rather than ordering everything.
-- Result sets expire, and only their owner can query them. If a result set is gone, call the tool that created it again.";
+- Result sets expire, and only their owner can query them. If a result set is gone, \
+repeat the tool call that created the result set.";
 
 /// The arguments of `query_result`.
 #[derive(Deserialize, JsonSchema)]
@@ -194,6 +195,7 @@ async fn gone(results: &Results, access: &Access, sources: &[(String, String)]) 
     let missing =
         if missing.is_empty() { "`result`, or a set in `tables`".into() } else { missing.join(", ") };
     format!(
-        "the result set does not exist or has expired: {missing}; call the tool that created it again and use the ID in its answer"
+        "the result set does not exist or has expired: {missing}; repeat the tool call that created the \
+         result set, and use the ID in the new answer"
     )
 }

@@ -3,7 +3,7 @@
 use std::{future::Future, sync::Arc};
 
 use antiphon_replay::Failure;
-use antiphon_store::{Error as StoreError, Pieces};
+use antiphon_store::Pieces;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{Claimed, Run, Runtime, Stop};
 use crate::{
     base::random_id,
-    durable::{Held, STEPS, Watched, key, unavailable, watch},
+    durable::{Held, STEPS, Watched, key, take, unavailable, watch},
     error::{Error, ErrorKind, Result},
 };
 
@@ -87,12 +87,8 @@ where
         None => Some(run.claiming(&idempotency_key, &step)),
     };
     let claim = Claim::Begun(random_id()).write()?;
-    let revision = match store.create(&key, claim.clone(), Some(ttl)).await {
-        Ok(revision) => revision,
-        Err(StoreError::Conflict { .. }) => {
-            return another_took(runtime, store, &key, &step).await;
-        }
-        Err(error) => return Err(unavailable(error)),
+    let Some(revision) = take(store, &key, &claim, ttl).await.map_err(unavailable)? else {
+        return another_took(runtime, store, &key, &step).await;
     };
     let mut held = Held { store, key: &key, claim, revision, ttl };
     let result = held.beating(runtime.limits.claim_heartbeat, body(idempotency_key.clone())).await;

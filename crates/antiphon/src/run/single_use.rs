@@ -2,7 +2,7 @@
 
 use std::{future::Future, sync::Arc, time::Duration};
 
-use antiphon_store::{Backend, Error as StoreError, Pieces, Revision};
+use antiphon_store::{Backend, Pieces, Revision};
 use bytes::Bytes;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 use super::Runtime;
 use crate::{
     base::random_id,
-    durable::{Held, SEALS, Watched, key, unavailable, watch},
+    durable::{Held, SEALS, Watched, key, take, unavailable, watch},
     error::Result,
 };
 
@@ -52,13 +52,9 @@ pub(crate) async fn enter(
     let answers: [u8; DIGEST] = Sha256::digest(answers).into();
     loop {
         let claim: Bytes = [&[BEGUN], &answers[..], random_id().as_bytes()].concat().into();
-        match store.create(&key, claim.clone(), Some(lease(runtime))).await {
-            Ok(revision) => {
-                let (runtime, backend) = (Arc::clone(runtime), backend.clone());
-                return Ok(Entered::First(Guard { runtime, backend, key, claim, revision }));
-            }
-            Err(StoreError::Conflict { .. }) => {}
-            Err(error) => return Err(unavailable(error)),
+        if let Some(revision) = take(store, &key, &claim, lease(runtime)).await.map_err(unavailable)? {
+            let (runtime, backend) = (Arc::clone(runtime), backend.clone());
+            return Ok(Entered::First(Guard { runtime, backend, key, claim, revision }));
         }
         let same = |value: &Bytes| value.get(1..=DIGEST) == Some(&answers[..]);
         let settled =

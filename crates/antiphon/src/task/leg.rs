@@ -87,11 +87,10 @@ impl Tasks {
         // A replica can queue a job again although another job already executes this leg. The duplicate job must not
         // start a second leg, so the leg marks the run as held. An overdue job can be a duplicate. A job that was
         // delivered before can also have a duplicate, because the earlier worker can still be alive.
-        let holds = !Defect::NoHold.is_planted()
-            && (attempt > 1
-                || record.held.is_some()
-                || lease.id != Self::job_id(&record.id, job.number)
-                || Self::is_overdue(job.at, now));
+        let holds = attempt > 1
+            || record.held.is_some()
+            || lease.id != Self::job_id(&record.id, job.number)
+            || Self::is_overdue(job.at, now);
         // The first write of the leg also stores this transition.
         record.apply(Transition::Start { replica: &self.runtime.replica, attempt }, now);
         let id = record.id.clone();

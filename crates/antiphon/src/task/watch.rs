@@ -80,9 +80,10 @@ impl Tasks {
     /// Announces that a task has changed. The announcement wakes the code that waits for this task, on every replica.
     /// If the task was cancelled, the running leg is also notified.
     ///
-    /// MCP 2026-07-28 clients poll, so no replica waits for changes of the tasks of these clients. For these tasks,
-    /// this method sends only cancellations to other replicas. But if a model reads the result with a tool, any replica
-    /// can wait for changes.
+    /// An MCP 2026-07-28 client polls its task, so no replica waits until this task changes. For a task of an MCP
+    /// 2026-07-28 client, this method sends only cancellations to other replicas. But if a model reads the result of
+    /// the task with a tool, any replica can wait until the task changes. In this case, this method announces every
+    /// change.
     pub(super) async fn announce(&self, record: &TaskRecord, cancelled: bool) {
         let id = &record.id;
         self.heard(&News { id: id.to_owned(), cancelled });

@@ -15,7 +15,7 @@ use tokio::{
 
 use super::{Tasks, config::TaskConfig, leg::JobOutcome, store::JobPayload};
 use crate::{
-    base::{Defect, random_id},
+    base::random_id,
     durable::{WAITS, remove_all},
     telemetry::Recorder,
 };
@@ -378,8 +378,7 @@ impl Tasks {
                 return Some(done);
             }
             let extended = self.backend.queue.extend(lease).await;
-            if matches!(extended, Err(StoreError::LeaseLost { .. })) && !Defect::LostLeaseIgnored.is_planted()
-            {
+            if matches!(extended, Err(StoreError::LeaseLost { .. })) {
                 return None;
             }
         }

@@ -208,9 +208,6 @@ impl TaskWriter {
     /// Checks after a slow write that no other worker has taken over the run. Without this check, the leg could run
     /// another step although the lease or the hold has expired.
     async fn confirm(&self, mut since: Instant) -> Result<(), Stop> {
-        if Defect::NoConfirmation.is_planted() {
-            return Ok(());
-        }
         while since.elapsed() >= (super::promote::HOLD - 1) * self.tasks.config.heartbeat_interval {
             since = Instant::now();
             if let Some(lease) = &self.lease {
@@ -261,10 +258,14 @@ impl TaskWriter {
                 return Ok(effect);
             }
             let found = self.tasks.load(&self.key).await.map_err(Stop::Failed)?;
+            if let Some((_, revision)) = &found
+                && Defect::OthersOverwritten.is_planted()
+            {
+                held.1 = *revision;
+                continue;
+            }
             let same = held.0.written;
-            let is_ours =
-                |record: &TaskRecord| record.written == same || Defect::LegOverwritesLeg.is_planted();
-            let Some((record, revision)) = found.filter(|(record, _)| is_ours(record)) else {
+            let Some((record, revision)) = found.filter(|(record, _)| record.written == same) else {
                 self.lose();
                 return Err(Stop::Lost);
             };
@@ -292,9 +293,7 @@ impl TaskWriter {
             tokio::time::sleep(self.tasks.config.heartbeat_interval).await;
             match self.tasks.backend.queue.extend(lease).await {
                 Ok(()) => {}
-                Err(StoreError::LeaseLost { .. }) if !Defect::LostLeaseIgnored.is_planted() => {
-                    return self.lose();
-                }
+                Err(StoreError::LeaseLost { .. }) => return self.lose(),
                 // The lease is still valid, so the next heartbeat tries again.
                 Err(error) => {
                     tracing::warn!(%error, task = self.id, "the lease of a job could not be extended; the next heartbeat tries again");

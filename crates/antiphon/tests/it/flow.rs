@@ -478,9 +478,9 @@ async fn drift_is_an_error_a_person_can_act_on() -> Result<()> {
     assert!(talk.is_error());
     assert_eq!(
         talk.text(),
-        "the run cannot be continued: the question `even` was sent in the last round, but the code no longer asks it; \
-         it waits for `odd`; if a new version was deployed, call the tool again; if not, the code takes another path \
-         than before: move the value that the path depends on into `ctx.step`, which records it"
+        "the run cannot be continued: the question `even` was sent in the last round, but the code no longer asks this \
+         question and waits for `odd`; if a new version was deployed, call the tool again; if not, the code takes \
+         another path than before: move the value that the path depends on into `ctx.step`, which records it"
     );
     let error = Replicas::new(|| serve(Tool::new("forget", "Forgets", forgetful)))
         .run("forget", json!({}), || {

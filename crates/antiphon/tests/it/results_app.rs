@@ -480,7 +480,10 @@ async fn model_is_told_how_to_mend_its_call() -> Result<()> {
         };
         let sql = "SELECT count(*) FROM result";
         let gone = text(json!({"sql": sql, "result": "rs_nothing"})).await?;
-        assert!(gone.contains("`rs_nothing` (table `result`)") && gone.contains("call the tool"), "{gone}");
+        assert!(
+            gone.contains("`rs_nothing` (table `result`)") && gone.contains("repeat the tool call"),
+            "{gone}"
+        );
         let joined = json!({"sql": sql, "result": set, "tables": {"other": "resource://rs_gone"}});
         // The set has rows in hand, and those cannot be queried at all; that is said first.
         assert!(!text(joined).await?.is_empty());
@@ -515,7 +518,7 @@ async fn set_without_statistics_is_described_by_its_columns() -> Result<()> {
         assert!(one.contains("\nid integer\n</data-"), "{one}");
         let gone = client.call("describe_result", json!({"result": "rs_nothing"})).await?;
         assert!(
-            gone.is_error() && gone.text().contains("call the tool that created it again"),
+            gone.is_error() && gone.text().contains("repeat the tool call that created the result set"),
             "{}",
             gone.text()
         );

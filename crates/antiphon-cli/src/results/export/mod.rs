@@ -174,7 +174,9 @@ impl Export {
                 return Ok(None);
             }
             bail!(
-                "the result set does not exist, or its rows are not saved; rows that are not saved can be exported as csv, ndjson and json, without `--filter`, `--columns` and `--resume`, and sorted by one column"
+                "the result set does not exist, or its rows are not saved as a snapshot; to export rows \
+                 without a snapshot, use csv, ndjson or json, sort by at most one column, and omit \
+                 `--filter`, `--columns` and `--resume`"
             );
         };
         if manifest.status == "failed" {

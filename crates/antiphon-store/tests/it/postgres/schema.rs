@@ -41,7 +41,7 @@ async fn owner_of_the_schema_needs_no_other_right() {
     late.store().create("key", Bytes::new(), None).await.unwrap();
 
     let elsewhere = Postgres::connect(config.with_schema("elsewhere")).await.unwrap_err();
-    assert!(matches!(elsewhere, Error::Backend { .. }), "{elsewhere:?}");
+    assert!(matches!(elsewhere, Error::Config { .. }), "{elsewhere:?}");
 }
 
 #[tokio::test]

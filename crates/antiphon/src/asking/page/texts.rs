@@ -50,7 +50,8 @@ impl Site {
         let signs_in = view.owner.number().is_some() && !self.page.bearer_links;
         let there = if signs_in { "They sign in and answer there." } else { "They answer there." };
         Ok(format!(
-            "Show the user this link: {link} {there} Do not open the link yourself. It expires soon: `task_result` returns a new one."
+            "Show the user this link: {link} {there} Do not open the link yourself. \
+             The link expires soon: `task_result` returns a new link."
         ))
     }
 

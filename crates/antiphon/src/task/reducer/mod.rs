@@ -93,11 +93,12 @@ pub(super) enum Reply {
     /// The transition was applied, or it had no effect.
     #[default]
     None,
-    /// The same answers were already stored.
+    /// Reply to a transition that delivers answers: the record already contains the same answers.
     Repeated,
-    /// [`Transition::Suspend`]: answers have already arrived, so the next leg can start immediately.
+    /// Reply to [`Transition::Suspend`]: an answer to one of the questions is already stored, or the run was cancelled
+    /// and cleans up. So the next leg starts immediately.
     Continue,
-    /// [`Transition::Claim`]: an earlier leg has already claimed the step.
+    /// Reply to [`Transition::Claim`]: an earlier leg has already claimed the step.
     Claimed(Claimed),
 }
 

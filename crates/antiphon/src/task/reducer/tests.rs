@@ -103,7 +103,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// A run, with everything that the rules compare.
+/// A simulated run. `World` also stores the earlier questions and answers, with which the test checks the rules.
 struct World {
     record: TaskRecord,
     now: u64,
