@@ -12,6 +12,9 @@ use sha2::{Digest as _, Sha256};
 
 mod simulated;
 
+#[cfg(not(feature = "__simulation"))]
+pub(crate) use self::simulated::Defect;
+#[cfg(feature = "__simulation")]
 pub use self::simulated::Defect;
 #[cfg(feature = "__simulation")]
 pub(crate) use self::simulated::{count_repair, enter, leave, random, repairs};

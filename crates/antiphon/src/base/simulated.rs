@@ -1,5 +1,10 @@
 //! Virtual time, seeded random numbers and planted defects, for the simulation of tasks.
 
+#![cfg_attr(
+    not(feature = "__simulation"),
+    expect(clippy::unused_self, dead_code, unreachable_pub, reason = "only the simulation plants defects")
+)]
+
 /// A defect that the simulation plants in the task engine. The rules of the simulation must find every defect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Defect {
